@@ -1,0 +1,360 @@
+"""Which parallel layouts are legal, and all of them at once."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainplan_models.base import InputError, Problem
+from trainplan_models.plan import Layout
+from trainplan_models.workload import ModelShape, TrainSetup
+
+if TYPE_CHECKING:
+    from trainplan_models.catalog.records import Accelerator, NodeType
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Recompute = Literal["none", "selective", "full"]
+RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
+"""Codes of ``LayoutGrid.recompute`` are positions in this tuple."""
+
+MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
+MAX_TENSOR = 64
+"""Tensor parallelism beyond this is not looked at, even in bigger scale-up domains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a launcher framework can express (``catalog/layout_rules.csv``)."""
+
+    framework: str
+    tensor: bool
+    pipeline: bool
+    interleaved: bool
+    context: bool
+    expert: bool
+    zero_stages: tuple[int, ...]
+    hybrid_shard: bool
+    uneven_pipeline: bool
+    """Embedding and loss may count as one layer each when layers are dealt to stages."""
+    kv_replication: bool
+    recompute: tuple[Recompute, ...]
+    sequence_parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutGrid:
+    """Many layouts as one integer array per field, all of the same length."""
+
+    nodes: Ints
+    dp: Ints
+    tp: Ints
+    pp: Ints
+    vp: Ints
+    cp: Ints
+    ep: Ints
+    zero_stage: Ints
+    shard_group: Ints
+    """Devices a ZeRO shard spans; 0: all of data parallel."""
+    micro_batch: Ints
+    recompute: Ints
+    sequence_parallel: Ints
+
+    def __len__(self) -> int:
+        return len(self.dp)
+
+    def take(self, index: NDArray[np.intp] | Mask | slice) -> LayoutGrid:
+        """The layouts at ``index`` (positions, a mask or a slice)."""
+        return LayoutGrid(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def record(self, i: int, precision: str = "bf16") -> Layout:
+        """Layout ``i`` as the record that plans carry."""
+        return Layout(
+            dp=int(self.dp[i]),
+            tp=int(self.tp[i]),
+            pp=int(self.pp[i]),
+            vp=int(self.vp[i]),
+            cp=int(self.cp[i]),
+            ep=int(self.ep[i]),
+            zero_stage=int(self.zero_stage[i]),
+            shard_group=int(self.shard_group[i]),
+            micro_batch=int(self.micro_batch[i]),
+            recompute=RECOMPUTE[int(self.recompute[i])],
+            sequence_parallel=bool(self.sequence_parallel[i]),
+            precision=precision,
+        )
+
+    @property
+    def accelerators(self) -> Ints:
+        """Devices each layout spans."""
+        return self.dp * self.tp * self.pp * self.cp
+
+
+def grid_of(layouts: Sequence[Layout], accelerators_per_node: int) -> LayoutGrid:
+    """The grid of single layouts, in order."""
+
+    def column(name: str) -> Ints:
+        return np.array([int(getattr(layout, name)) for layout in layouts], dtype=np.int64)
+
+    devices = np.array([layout.accelerators for layout in layouts], dtype=np.int64)
+    return LayoutGrid(
+        nodes=-(-devices // accelerators_per_node),
+        recompute=np.array([RECOMPUTE.index(layout.recompute) for layout in layouts], dtype=np.int64),
+        **{
+            name: column(name)
+            for name in ["dp", "tp", "pp", "vp", "cp", "ep", "zero_stage", "shard_group", "micro_batch", "sequence_parallel"]
+        },
+    )
+
+
+def join(grids: Sequence[LayoutGrid]) -> LayoutGrid:
+    """Grids one after another."""
+    return LayoutGrid(
+        *(np.concatenate([getattr(grid, field.name) for grid in grids]) for field in fields(LayoutGrid))
+    )
+
+
+@lru_cache(maxsize=1)
+def all_rules() -> dict[str, Rules]:
+    """Rules by framework."""
+    text = files("trainplan_models.catalog").joinpath("layout_rules.csv").read_text(encoding="utf-8")
+    found: dict[str, Rules] = {}
+    for row in csv.DictReader(text.splitlines()):
+        flags = {
+            key: row[key] == "1"
+            for key in ["tensor", "pipeline", "interleaved", "context", "expert", "hybrid_shard", "uneven_pipeline", "kv_replication", "sequence_parallel"]
+        }
+        recompute = tuple(cast(Recompute, word) for word in row["recompute"].split("|"))
+        stages = tuple(int(stage) for stage in row["zero_stages"].split("|"))
+        found[row["framework"]] = Rules(row["framework"], zero_stages=stages, recompute=recompute, **flags)
+    return found
+
+
+def rules_of(framework: str) -> Rules:
+    """The rules of a framework.
+
+    Raises:
+        InputError: the framework is not known.
+    """
+    try:
+        return all_rules()[framework]
+    except KeyError:
+        known = ", ".join(all_rules())
+        raise InputError(
+            Problem(f"{framework!r} is not a known framework", key="framework", fix=f"known: {known}")
+        ) from None
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors in ascending order."""
+    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
+    return sorted({*small, *(number // i for i in small)})
+
+
+def tensor_degrees(shape: ModelShape, rules: Rules, limit: int) -> list[int]:
+    """Tensor-parallel degrees that split heads, key-value heads and MLP evenly, up to ``limit`` devices."""
+    if not rules.tensor:
+        return [1]
+
+    def splits(degree: int) -> bool:
+        kv = shape.kv_heads % degree == 0 or (rules.kv_replication and degree % shape.kv_heads == 0)
+        return (kv or bool(shape.kv_lora_rank)) and shape.ffn % degree == 0 and shape.hidden % degree == 0
+
+    return [degree for degree in divisors(shape.heads) if degree <= limit and splits(degree)]
+
+
+def pipeline_splits(shape: ModelShape, rules: Rules) -> list[int]:
+    """Numbers of chunks (stages times virtual stages) the layers can be dealt to."""
+    if not rules.pipeline:
+        return [1]
+    chunks = set(divisors(shape.layers))
+    if rules.uneven_pipeline:
+        chunks |= {d for extra in (1, 2) for d in divisors(shape.layers + extra) if 1 < d <= shape.layers // 2}
+    return sorted(chunks)
+
+
+def context_degrees(sequence_length: int, rules: Rules) -> list[int]:
+    """Context-parallel degrees: powers of two that leave two chunks of at least 128 tokens to each device."""
+    degrees = [1]
+    while rules.context and sequence_length % (4 * degrees[-1]) == 0 and sequence_length // degrees[-1] >= 4096:
+        degrees.append(2 * degrees[-1])
+    return degrees
+
+
+def expert_degrees(shape: ModelShape, rules: Rules) -> list[int]:
+    """Expert-parallel degrees: divisors of the number of experts."""
+    return divisors(shape.experts) if shape.is_moe and rules.expert else [1]
+
+
+class _Builder:
+    """Grows columns of partial layouts, one choice at a time, and counts what each rule removes."""
+
+    def __init__(self, **columns: Ints) -> None:
+        self.columns = columns
+        self.removed: Counter[str] = Counter()
+
+    def expand(self, name: str, options: Sequence[int]) -> None:
+        rows = len(next(iter(self.columns.values())))
+        values = np.asarray(options, dtype=np.int64)
+        self.columns = {key: np.repeat(column, len(values)) for key, column in self.columns.items()}
+        self.columns[name] = np.tile(values, rows)
+
+    def keep(self, rule: str, mask: Mask) -> None:
+        lost = int(mask.size - np.count_nonzero(mask))
+        if lost:
+            self.removed[rule] += lost
+            self.columns = {key: column[mask] for key, column in self.columns.items()}
+
+
+def enumerate_layouts(
+    setup: TrainSetup,
+    accelerator: Accelerator,
+    node: NodeType,
+    node_counts: Sequence[int],
+    *,
+    tensor_across_domains: bool = False,
+) -> tuple[LayoutGrid, Counter[str]]:
+    """Every legal layout for every node count, and how many (partial) layouts each rule removed.
+
+    Memory is not looked at here. Tensor parallelism stays within the scale-up domain unless
+    ``tensor_across_domains``.
+
+    Raises:
+        InputError: the framework is not known.
+    """
+    shape, rules, world = setup.shape, rules_of(setup.framework), node.accelerators
+    domain = max(node.scaleup_devices, 1)
+    chunks = pipeline_splits(shape, rules)
+    counts = np.unique(np.asarray(node_counts, dtype=np.int64))
+    build = _Builder(nodes=counts[counts > 0])
+    limit = MAX_TENSOR if tensor_across_domains else min(domain, MAX_TENSOR)
+    build.expand("tp", tensor_degrees(shape, rules, limit))
+    build.expand("pp", chunks)
+    build.expand("cp", context_degrees(setup.sequence_length, rules))
+    columns = build.columns
+    devices, inner = columns["nodes"] * world, columns["tp"] * columns["pp"] * columns["cp"]
+    build.keep("devices must be a multiple of tp*pp*cp", devices % inner == 0)
+    columns = build.columns
+    columns["dp"] = columns["nodes"] * world // (columns["tp"] * columns["pp"] * columns["cp"])
+    build.keep("data parallel must not exceed the global batch", columns["dp"] <= setup.global_batch_sequences)
+    build.expand("micro_batch", [m for m in MICRO_BATCHES if m <= setup.global_batch_sequences])
+    columns = build.columns
+    share = columns["dp"] * columns["micro_batch"]
+    build.keep("global batch must be a multiple of dp*micro_batch", setup.global_batch_sequences % share == 0)
+    _expand_experts(build, shape, rules)
+    _expand_virtual(build, setup, rules, chunks)
+    _expand_sharding(build, rules, world, domain)
+    build.expand("recompute", [RECOMPUTE.index(word) for word in rules.recompute])
+    columns = build.columns
+    columns["sequence_parallel"] = (columns["tp"] > 1).astype(np.int64) * rules.sequence_parallel
+    return LayoutGrid(**{field.name: columns[field.name] for field in fields(LayoutGrid)}), build.removed
+
+
+def _expand_experts(build: _Builder, shape: ModelShape, rules: Rules) -> None:
+    build.expand("ep", expert_degrees(shape, rules))
+    if shape.is_moe:
+        columns = build.columns
+        mask = (columns["dp"] * columns["cp"]) % columns["ep"] == 0
+        build.keep("expert parallel must divide dp*cp", mask)
+
+
+def _expand_virtual(build: _Builder, setup: TrainSetup, rules: Rules, chunks: list[int]) -> None:
+    most = min(setup.shape.layers // 2, 16) if rules.interleaved and rules.pipeline else 1
+    options = [1, *(v for v in range(2, most + 1) if any(c % v == 0 and c > v for c in chunks))]
+    build.expand("vp", options)
+    columns = build.columns
+    micro_batches = setup.global_batch_sequences // (columns["dp"] * columns["micro_batch"])
+    plain = columns["vp"] == 1
+    total = columns["pp"] * columns["vp"]
+    legal_chunk = np.zeros(max(chunks) * max(options) + 1, dtype=bool)
+    legal_chunk[chunks] = True
+    build.keep("interleaving needs a pipeline", plain | (columns["pp"] > 1))
+    columns = build.columns
+    total = columns["pp"] * columns["vp"]
+    build.keep("layers must split over pp*vp", legal_chunk[total])
+    columns = build.columns
+    micro_batches = setup.global_batch_sequences // (columns["dp"] * columns["micro_batch"])
+    mask = (columns["vp"] == 1) | (micro_batches % columns["pp"] == 0)
+    build.keep("interleaving needs micro-batches in multiples of pp", mask)
+
+
+def _expand_sharding(build: _Builder, rules: Rules, world: int, domain: int) -> None:
+    build.expand("zero_stage", rules.zero_stages)
+    columns = build.columns
+    mask = (columns["zero_stage"] < 2) | (columns["pp"] == 1) | rules.interleaved
+    build.keep("ZeRO 2 and 3 not with a pipeline in this framework", mask)
+    build.expand("shard_group", [0, -1] if rules.hybrid_shard else [0])
+    columns = build.columns
+    local = max(world, domain) // np.minimum(columns["tp"] * columns["cp"], max(world, domain))
+    hybrid = columns["shard_group"] < 0
+    useful = (columns["zero_stage"] >= 2) & (local > 1) & (columns["dp"] > local) & (columns["dp"] % local == 0)
+    columns["shard_group"] = np.where(hybrid, local, 0)
+    build.keep("hybrid sharding needs more replicas than one domain holds", ~hybrid | useful)
+
+
+def check_layout(
+    setup: TrainSetup,
+    layout: Layout,
+    accelerator: Accelerator,
+    node: NodeType,
+    *,
+    tensor_across_domains: bool = False,
+) -> list[str]:
+    """What is illegal about a layout, each with the degrees that would be valid; empty when it is legal.
+
+    Raises:
+        InputError: the framework is not known.
+    """
+    shape, rules = setup.shape, rules_of(setup.framework)
+    wrong: list[str] = []
+    limit = MAX_TENSOR if tensor_across_domains else max(node.scaleup_devices, 1)
+
+    def need(name: str, value: int, valid: Sequence[int], why: str) -> None:
+        if value not in valid:
+            wrong.append(f"{name}={value} {why}; valid: {', '.join(str(v) for v in valid)}")
+
+    tensor = tensor_degrees(shape, rules, limit)
+    need("tp", layout.tp, tensor, f"must split {shape.heads} heads, {shape.kv_heads} KV heads and the MLP evenly")
+    chunks = pipeline_splits(shape, rules)
+    pipeline = [c for c in chunks if c * layout.vp in chunks] or [1]
+    need("pp", layout.pp, pipeline, f"with vp={layout.vp} must split {shape.layers} layers")
+    need("cp", layout.cp, context_degrees(setup.sequence_length, rules), "must split the sequence in two chunks each")
+    need("ep", layout.ep, expert_degrees(shape, rules), f"must split {shape.experts} experts")
+    need("zero_stage", layout.zero_stage, rules.zero_stages, f"is not offered by {rules.framework}")
+    if shape.is_moe and (layout.dp * layout.cp * layout.tp) % layout.ep:
+        wrong.append(f"ep={layout.ep} must divide dp*cp={layout.dp * layout.cp}")
+    wrong += _batch_problems(setup, layout)
+    if layout.accelerators % node.accelerators and layout.accelerators > node.accelerators:
+        wrong.append(f"{layout.accelerators} devices do not fill nodes of {node.accelerators}")
+    if layout.recompute not in rules.recompute:
+        wrong.append(f"recompute={layout.recompute} is not offered by {rules.framework}: {', '.join(rules.recompute)}")
+    return wrong
+
+
+def _batch_problems(setup: TrainSetup, layout: Layout) -> list[str]:
+    batch, wrong = setup.global_batch_sequences, []
+    if batch % (layout.dp * layout.micro_batch):
+        valid = [m for m in divisors(batch // layout.dp) if m <= 64] if batch % layout.dp == 0 else []
+        hint = f"valid micro_batch: {', '.join(map(str, valid))}" if valid else "dp must divide the global batch"
+        near = [d for d in divisors(batch) if layout.dp / 4 <= d <= layout.dp * 4]
+        hint += "" if valid else f": {', '.join(map(str, near))}"
+        wrong.append(f"global batch of {batch} is not a multiple of dp*micro_batch={layout.dp * layout.micro_batch}; {hint}")
+    elif layout.vp > 1 and (batch // (layout.dp * layout.micro_batch)) % layout.pp:
+        count = batch // (layout.dp * layout.micro_batch)
+        wrong.append(f"vp={layout.vp} needs micro-batches ({count}) in multiples of pp={layout.pp}")
+    if layout.vp > 1 and layout.pp == 1:
+        wrong.append(f"vp={layout.vp} needs a pipeline; valid: 1")
+    return wrong
+
+
+def with_layout(setup: TrainSetup, layout: Layout) -> TrainSetup:
+    """The setup trained in the precision of a layout."""
+    return replace(setup, precision=layout.precision)

@@ -1,0 +1,237 @@
+"""What is answered: the plan, the one interchange between the solver and everything after it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from trainplan_models.base import Record
+
+SCHEMA_VERSION = 1
+
+Status = Literal["optimal", "feasible", "infeasible"]
+
+
+class Layout(Record):
+    """Degrees of parallelism and what goes with them."""
+
+    dp: int
+    tp: int = 1
+    pp: int = 1
+    vp: int = 1
+    """Virtual pipeline chunks per stage (1: plain 1F1B)."""
+    cp: int = 1
+    ep: int = 1
+    zero_stage: int = 1
+    """0: nothing sharded; 1: optimizer (distributed optimizer); 2: and gradients; 3: and weights (FSDP)."""
+    shard_group: int = 0
+    """Devices a ZeRO shard spans (hybrid sharding); 0: all of data parallel."""
+    micro_batch: int = 1
+    """Sequences per micro-batch and device."""
+    recompute: Literal["none", "selective", "full"] = "none"
+    sequence_parallel: bool = False
+    precision: str = "bf16"
+
+    @property
+    def accelerators(self) -> int:
+        """Devices the layout spans (expert parallelism lies inside data parallelism)."""
+        return self.dp * self.tp * self.pp * self.cp
+
+
+class CheckpointPlan(Record):
+    """How one segment saves its state."""
+
+    interval_s: float
+    """Useful work between two saves."""
+    target: str
+    """Storage tier the durable copy goes to."""
+    size_bytes: float
+    blocking_s: float
+    """Training stands still this long per save."""
+    persist_s: float
+    """Until the save is durable."""
+    restart_s: float
+    """Detection, replacement, load and warm-up after a failure."""
+    mtbf_s: float
+    """Mean time between interruptions of the running job, failures and preemptions together."""
+    lost_work_s: float
+    """Most work a failure can throw away."""
+
+
+class Segment(Record):
+    """A stretch of time in which one task runs on one candidate under one billing mode."""
+
+    task: str
+    pool: str
+    cloud: str
+    region: str
+    instance_type: str
+    accelerator: str
+    accelerators_per_node: int
+    nodes: int
+    spare_nodes: int = 0
+    mode: str
+    start_s: float
+    end_s: float
+    """Calendar time from day 0."""
+    setup_s: float = 0.0
+    """Part of the stretch spent acquiring, loading and warming up."""
+    work_frac: float
+    """Share of the task (all its rounds) done here."""
+    tokens: float
+    tokens_per_s: float
+    """While it trains, before failures and checkpoints."""
+    goodput_frac: float
+    """Useful share of the calendar time after failures, checkpoints and spot waits."""
+    paid_frac: float = 1.0
+    """Share of the calendar time that is paid for (spot is paid only while up)."""
+    mfu_frac: float
+    peak_memory_bytes: float
+    layout: Layout
+    global_batch_tokens: float
+    sequence_length: int
+    checkpoint: CheckpointPlan
+    usd_per_node_h: float
+    """Price while used; 0 for what is committed or already owned."""
+
+
+class Purchase(Record):
+    """A commitment to buy."""
+
+    pool: str
+    mode: str
+    nodes: int
+    count: int = 1
+    """Purchases of this size."""
+    start_s: float
+    end_s: float
+    usd: float
+    """Price of all ``count`` purchases."""
+    upfront_usd: float
+    used_node_h: float
+    bought_node_h: float
+
+    @property
+    def unused_frac(self) -> float:
+        """Share that is paid for and not used."""
+        return 1.0 - self.used_node_h / self.bought_node_h
+
+
+class Placement(Record):
+    """One kind of object on one storage tier."""
+
+    task: str
+    pool: str
+    what: Literal["dataset", "checkpoints", "milestones", "logs", "second-region copy"]
+    tier: str
+    size_bytes: float
+    held_s: float
+    """Calendar time it is billed for."""
+    usd: float
+
+
+class CostLine(Record):
+    """One line of the bill: ``quantity * unit_usd == usd`` to the cent."""
+
+    category: str
+    task: str
+    """Empty for what belongs to the programme as a whole."""
+    item: str
+    quantity: float
+    unit: str
+    unit_usd: float
+    usd: float
+    fixed: bool
+    """Owed whether or not the work grows; elastic otherwise."""
+
+
+class TaskTime(Record):
+    """When a task runs."""
+
+    task: str
+    start_s: float
+    end_s: float
+
+
+class LimitUse(Record):
+    """How much of a limit of the case the plan uses."""
+
+    limit: str
+    """The key in the case, e.g. ``deadline``."""
+    used: float
+    allowed: float
+    unit: str
+    binding: bool
+
+
+class Alternative(Record):
+    """The best plan that is forced to use (or may only use) something else."""
+
+    kind: Literal["accelerator", "pool", "billing", "nodes"]
+    name: str
+    usd: float | None = None
+    finish_s: float | None = None
+    reason: str
+    """Why it lost, or why it cannot be."""
+
+
+class AssumedValue(Record):
+    """A default, price or model error the result rests on."""
+
+    key: str
+    value: str
+    source: str
+    as_of: str
+    effect: str = ""
+
+
+class Removed(Record):
+    """How many configurations one rule took out of consideration."""
+
+    task: str
+    rule: str
+    count: int
+
+
+class SolverInfo(Record):
+    """What was solved and how well."""
+
+    objective_usd: float
+    bound_usd: float
+    gap_frac: float
+    columns: int
+    rows: int
+    nodes: int
+    seconds: float
+    highs_version: str
+    scope: str
+    """What the bound is a bound over."""
+
+
+class Plan(Record):
+    """The answer to a case."""
+
+    schema_version: int = SCHEMA_VERSION
+    trainplan_version: str
+    name: str
+    question: str
+    status: Status
+    start: str | None = None
+    total_usd: float
+    finish_s: float
+    tokens: float
+    """Tokens trained over all tasks and rounds."""
+    price_dates: tuple[str, ...]
+    segments: tuple[Segment, ...]
+    tasks: tuple[TaskTime, ...]
+    purchases: tuple[Purchase, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    cost_lines: tuple[CostLine, ...] = ()
+    limits: tuple[LimitUse, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    removed: tuple[Removed, ...] = ()
+    assumptions: tuple[AssumedValue, ...] = ()
+    warnings: tuple[str, ...] = ()
+    solver: SolverInfo
+    labels: dict[str, str] = {}
+    case: dict[str, Any]
+    """The case as it was understood, in canonical units, so that the plan stands alone."""

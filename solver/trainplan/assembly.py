@@ -1,0 +1,516 @@
+"""A case and a catalogue become a problem in plain numbers, with the way back from options to what they mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from trainplan import calendar_windows
+from trainplan.candidates import Candidate, NearMiss, Screened, node_counts, screen
+from trainplan.options import Detail, OptionMaker, World, world_of
+from trainplan.problem import (
+    Charges,
+    DatasetChoice,
+    Option,
+    ProblemSpec,
+    Product,
+    Resource,
+    TaskSpec,
+    maximal_antichains,
+)
+from trainplan.sites import Site, find_sites
+from trainplan.works import Work, works_of
+from trainplan_models import costs, network, storage
+from trainplan_models.case import Case
+from trainplan_models.catalog import Catalog
+from trainplan_models.catalog.records import StorageTier
+from trainplan_models.frameworks import framework_on
+from trainplan_models.network import Place
+
+DAY_S = 86400.0
+SCALABLE = ("pretrain", "continue")
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A problem and what its parts stand for."""
+
+    case: Case
+    catalog: Catalog
+    world: World
+    works: tuple[Work, ...]
+    sites: tuple[Site, ...]
+    spec: ProblemSpec
+    details: tuple[Detail | None, ...]
+    """One per option; None where the work takes no accelerators."""
+    places: tuple[Place, ...]
+    """One per region of the problem."""
+    removed: dict[str, Counter[str]]
+    """By task (the empty name: for all), how many configurations each rule removed."""
+    evaluated: int
+    nearest: dict[str, tuple[Site, NearMiss]]
+    """By task without any candidate, what came closest to fitting."""
+    _build: _Builder
+
+    def beyond(self) -> ProblemSpec:
+        """The same problem with time past the deadline, to see how much later it would have to be.
+
+        Options keep their numbers.
+        """
+        build = self._build
+        spans = calendar_windows.windows(self.case, self.catalog, self.sites, build.parallel, beyond=True)
+        return _spec(_rewindowed(build, spans), _predecessors(self.case))
+
+
+@dataclass(slots=True)
+class _Builder:
+    case: Case
+    catalog: Catalog
+    world: World
+    works: tuple[Work, ...]
+    sites: tuple[Site, ...]
+    windows: tuple[tuple[float, float], ...]
+    parallel: bool
+    resources: list[Resource] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    made: list[tuple[Option, Detail | None]] = field(default_factory=list)
+    removed: dict[str, Counter[str]] = field(default_factory=dict)
+    screened: dict[tuple[str, tuple[str, int, float, int]], Screened] = field(default_factory=dict)
+    nearest: dict[str, tuple[Site, NearMiss]] = field(default_factory=dict)
+    evaluated: int = 0
+
+
+def assemble(case: Case, catalog: Catalog) -> Assembly:
+    """Everything the decision is made from.
+
+    Raises:
+        InputError: the case names something the catalogue has not.
+    """
+    works = works_of(case, catalog)
+    sites, site_removals = find_sites(case, catalog)
+    predecessors = _predecessors(case)
+    parallel = any(len(group) > 1 for group in maximal_antichains(predecessors))
+    windows = calendar_windows.windows(case, catalog, sites, parallel)
+    build = _Builder(case, catalog, world_of(case, catalog), works, sites, windows, parallel)
+    build.removed[""] = site_removals
+    for number, work in enumerate(works):
+        _add_task(build, number, work)
+    spec = _spec(build, predecessors)
+    return Assembly(
+        case=case,
+        catalog=catalog,
+        world=build.world,
+        works=works,
+        sites=sites,
+        spec=spec,
+        details=tuple(detail for _, detail in build.made),
+        places=tuple(build.places),
+        removed=build.removed,
+        evaluated=build.evaluated,
+        nearest=build.nearest,
+        _build=build,
+    )
+
+
+def _rewindowed(build: _Builder, windows: tuple[tuple[float, float], ...]) -> _Builder:
+    """The same options and resources over other windows."""
+    sites = {site.name: site for site in build.sites}
+    again = replace(build, windows=windows, resources=[])
+    for known in build.resources:
+        site = sites.get(known.pool)
+        held = tuple(inf for _ in windows) if site is None else _held(again, site, known.mode)
+        again.resources.append(replace(known, held_nodes=held))
+    return again
+
+
+def _predecessors(case: Case) -> list[tuple[int, ...]]:
+    order = {task.name: number for number, task in enumerate(case.tasks)}
+    return [tuple(order[name] for name in task.after) for task in case.tasks]
+
+
+# Options
+
+
+def _add_task(build: _Builder, number: int, work: Work) -> None:
+    removed = build.removed.setdefault(work.task.name, Counter())
+    if work.setup is None and work.accelerator_hours == 0.0:
+        _add_fixed(build, number, work)
+        return
+    for site in build.sites:
+        if work.task.accelerators and site.accelerator.name not in {
+            build.catalog.accelerator(name).name for name in work.task.accelerators
+        }:
+            continue
+        found = _candidates(build, work, site, removed)
+        if not found:
+            continue
+        maker = OptionMaker(build.case, build.catalog, build.world, work, site)
+        for mode in site.usd_per_node_h:
+            if work.task.billing and mode not in (*work.task.billing, "owned", "grant"):
+                continue
+            resource = _resource(build, site, mode)
+            build.made += maker.make(number, resource, _region(build, site.place), mode, found)
+        removed.update(maker.removed)
+
+
+def _candidates(
+    build: _Builder, work: Work, site: Site, removed: Counter[str]
+) -> tuple[Candidate, ...]:
+    """Candidates of a task on a kind of machine; worked out once for all sites that share it."""
+    most = _most_nodes(build, site)
+    framework = framework_on(work.task.framework, site.accelerator.vendor)
+    if framework is None:
+        removed[f"{work.task.framework} does not run on {site.accelerator.vendor} chips"] += 1
+        return ()
+    if work.setup is None:
+        counts = [n for n in node_counts(most, build.case.resources.node_counts) if n <= 64]
+        return tuple(_hours_only(n, site) for n in counts)
+    key = (work.task.name, site.machine)
+    if key not in build.screened:
+        ceiling = _ceiling(build.case, site)
+        counts = node_counts(ceiling, build.case.resources.node_counts)
+        factor = build.case.assumptions.throughput_factor
+        setup = replace(work.setup, framework=framework)
+        result = screen(setup, site.accelerator, site.node, counts, factor)
+        build.screened[key] = result
+        build.evaluated += result.evaluated
+        build.removed[work.task.name].update(result.removed)
+        if result.nearest is not None:
+            known = build.nearest.get(work.task.name)
+            if known is None or _shortfall(result.nearest) < _shortfall(known[1]):
+                build.nearest[work.task.name] = (site, result.nearest)
+    return tuple(c for c in build.screened[key].candidates if c.nodes <= most)
+
+
+def _shortfall(miss: NearMiss) -> float:
+    return miss.peak_memory_bytes / miss.usable_memory_bytes
+
+
+def _hours_only(nodes: int, site: Site) -> Candidate:
+    from trainplan_models.plan import Layout
+
+    return Candidate(nodes, Layout(dp=nodes * site.node.accelerators), 0.0, 0.0, 0.0, 0.0)
+
+
+def _ceiling(case: Case, site: Site) -> int | None:
+    """Most nodes the case allows in one pool of this kind."""
+    limits = []
+    if case.resources.max_nodes is not None:
+        limits.append(int(case.resources.max_nodes))
+    if case.resources.max_accelerators is not None:
+        limits.append(int(case.resources.max_accelerators) // site.node.accelerators)
+    if site.owned is not None:
+        limits.append(int(site.owned.nodes))
+    if site.grant is not None:
+        limits.append(int(site.grant.nodes))
+    return min(limits) if limits else None
+
+
+def _most_nodes(build: _Builder, site: Site) -> int:
+    ceiling = _ceiling(build.case, site)
+    return 10**9 if ceiling is None else ceiling
+
+
+def _add_fixed(build: _Builder, number: int, work: Work) -> None:
+    """Work of fixed length that takes no accelerators; its price is charged with the programme."""
+    resource = len(build.resources)
+    build.resources.append(Resource(f"{work.task.name}", "", "none", tuple(inf for _ in build.windows)))
+    place = Place("", "")
+    option = Option(
+        task=number,
+        resource=resource,
+        region=_region(build, place),
+        nodes=0,
+        work_days=max(work.fixed_days, 1e-6),
+        setup_days=0.0,
+        daily=(),
+        key=work.task.name,
+    )
+    build.made.append((option, None))
+
+
+def _region(build: _Builder, place: Place) -> int:
+    if place not in build.places:
+        build.places.append(place)
+    return build.places.index(place)
+
+
+def _resource(build: _Builder, site: Site, name: str) -> int:
+    for number, known in enumerate(build.resources):
+        if (known.pool, known.mode) == (site.name, name):
+            return number
+    mode = build.catalog.modes[name]
+    quota = _quota(build.case, site.name, mode.quota_key)
+    build.resources.append(
+        Resource(
+            name=f"{site.name} {name}",
+            pool=site.name,
+            mode=name,
+            held_nodes=_held(build, site, name),
+            quota_name=f"resources.quotas[{site.name}].{mode.quota_key}" if quota < inf else "",
+            committed=mode.paid == "committed",
+            usd_per_node_day=site.usd_per_node_h[name] * 24.0 if mode.paid == "committed" else 0.0,
+            grant_hours=inf if site.grant is None else site.grant.hours,
+            unusable_tail_days=mode.unusable_tail_s / DAY_S,
+        )
+    )
+    return len(build.resources) - 1
+
+
+def _held(build: _Builder, site: Site, name: str) -> tuple[float, ...]:
+    """Nodes of a pool under a mode in each window without buying anything."""
+    mode = build.catalog.modes[name]
+    if mode.paid == "committed":
+        return tuple(0.0 for _ in build.windows)
+    held = calendar_windows.held_nodes(build.case, site, build.windows)
+    if mode.paid == "per-hour":
+        return tuple(min(nodes, _quota(build.case, site.name, mode.quota_key)) for nodes in held)
+    return held
+
+
+def _quota(case: Case, pool: str, key: str) -> float:
+    for quota in case.resources.quotas:
+        if quota.pool == pool:
+            nodes = getattr(quota, key.replace("-", "_"), None)
+            if nodes is not None:
+                return float(nodes)
+    return inf
+
+
+# The rest of the problem
+
+
+def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
+    case, catalog = build.case, build.catalog
+    deadline = inf if case.deadline_s is None else case.deadline_s / DAY_S
+    tasks = tuple(
+        TaskSpec(
+            name=work.task.name,
+            predecessors=predecessors[number],
+            release_days=(case.seconds_from_start(work.task.release) or 0.0) / DAY_S,
+            due_days=_due_days(case, work),
+            scalable=case.question == "most-tokens" and work.task.kind in SCALABLE,
+            tokens=work.tokens,
+        )
+        for number, work in enumerate(build.works)
+    )
+    daily: Charges = (
+        (costs.PEOPLE, costs.people_usd_per_day(case, catalog) + costs.operations_usd_per_day(case, catalog)),
+        (costs.SECURITY, costs.security_usd_per_day(case, catalog)),
+        (costs.METADATA, costs.metadata_usd_per_day(case, catalog)),
+        (costs.CPU_NODES, costs.cpu_nodes_usd_per_day(case, catalog)),
+    )
+    bought = tuple(
+        (costs.bought_category(work.task.kind), (work.task.cost_usd or 0.0) * work.task.rounds)
+        for work in build.works
+        if work.task.cost_usd
+    )
+    migration = costs.migration_usd_per_cloud(case)
+    clouds = {option.cloud for option, _ in build.made if option.cloud}
+    return ProblemSpec(
+        tasks=tasks,
+        options=tuple(option for option, _ in build.made),
+        resources=tuple(build.resources),
+        regions=tuple(f"{place.cloud}/{place.region}" for place in build.places),
+        windows=build.windows,
+        products=tuple(_products(build, deadline)),
+        datasets=tuple(_datasets(build)),
+        staging_usd=_staging(build),
+        move_usd=_moves(build),
+        handover_usd=_handovers(build, predecessors),
+        programme_daily=tuple((name, usd) for name, usd in daily if usd > 0.0),
+        programme_once=bought,
+        cloud_once_usd={cloud: migration for cloud in costs.new_clouds(case, clouds)} if migration else {},
+        delay_usd_per_day=costs.delay_usd_per_day(case),
+        delay_after_days=0.0 if deadline == inf else deadline,
+        deadline_days=deadline,
+        budget_usd=inf if case.budget_usd is None else case.budget_usd,
+        max_nodes=inf if case.resources.max_nodes is None else float(case.resources.max_nodes),
+        question=case.question if case.question != "safest" else "cheapest",
+    )
+
+
+def _due_days(case: Case, work: Work) -> float:
+    due_s = case.seconds_from_start(work.task.due)
+    return inf if due_s is None else due_s / DAY_S
+
+
+def _products(build: _Builder, deadline: float) -> Iterable[Product]:
+    """Every purchase of a committed mode worth looking at: one node for one of the lengths it is sold in.
+
+    Prices are by the node-hour, so sizes add up and one node is the unit; the plan says of which sizes
+    a purchase is made up. Of the lengths that reach the same last window only the shortest is kept.
+    """
+    ends = [end for _, end in build.windows]
+    moving = len(build.works) > 1 or build.parallel or any(s.owned or s.grant for s in build.sites)
+    moving = moving or any(task.release is not None for task in build.case.tasks)
+    used = {option.resource for option, _ in build.made}
+    for number, resource in enumerate(build.resources):
+        if not resource.committed or number not in used:
+            continue
+        mode = build.catalog.modes[resource.mode]
+        needed = max(option.nodes for option, _ in build.made if option.resource == number)
+        quota = _quota(build.case, resource.pool, mode.quota_key)
+        most = int(min(needed * max(len(build.works), 1), mode.max_nodes or needed * 64, quota))
+        lead = inf if mode.max_lead_days is None else mode.max_lead_days
+        for first, (start, _) in enumerate(build.windows):
+            if start > 0.0 and (not moving or start >= min(deadline, ends[-1]) or start > lead):
+                continue
+            seen: set[int] = set()
+            for days in sorted(mode.durations_days):
+                reached = [w for w in range(first, len(ends)) if ends[w] <= start + days + 1e-6]
+                if not reached or reached[-1] in seen:
+                    continue
+                seen.add(reached[-1])
+                yield Product(
+                    resource=number,
+                    nodes=1,
+                    first_window=first,
+                    last_window=reached[-1],
+                    days=days,
+                    usd=resource.usd_per_node_day * days,
+                    most=most,
+                    upfront_frac=mode.upfront_frac,
+                    ends_inside=abs(ends[reached[-1]] - start - days) < mode.unusable_tail_s / DAY_S,
+                )
+
+
+def _datasets(build: _Builder) -> Iterable[DatasetChoice]:
+    speed = storage.speeds(build.catalog)
+    per_object = build.catalog.default("storage.object_bytes")
+    for number, work in enumerate(build.works):
+        dataset = work.task.dataset
+        if dataset is None:
+            continue
+        regions = sorted({option.region for option, _ in build.made if option.task == number})
+        for region in regions:
+            place = build.places[region]
+            need = _read_bytes_per_s(build, number, work, region)
+            yield from _tiers_of_dataset(build, number, work, region, place, need, speed, per_object)
+
+
+def _read_bytes_per_s(build: _Builder, number: int, work: Work, region: int) -> float:
+    """Fastest read a node of the region needs."""
+    dataset = work.task.dataset
+    if dataset is None or work.tokens == 0.0:
+        return 0.0
+    per_token = dataset.size_bytes * dataset.format_factor / (work.tokens / work.task.rounds)
+    rates = [
+        detail.candidate.tokens_per_s / detail.candidate.nodes
+        for option, detail in build.made
+        if detail is not None and option.task == number and option.region == region
+    ]
+    return per_token * max(rates, default=0.0)
+
+
+def _tiers_of_dataset(
+    build: _Builder,
+    number: int,
+    work: Work,
+    region: int,
+    place: Place,
+    need_bytes_per_s: float,
+    speed: storage.Speeds,
+    per_object: float,
+) -> Iterable[DatasetChoice]:
+    dataset = work.task.dataset
+    if dataset is None:
+        return
+    if not place.rented:
+        yield DatasetChoice(number, region, storage.owned_tier(place.cloud).name, 0.0, 0.0)
+        return
+    read = dataset.size_bytes * dataset.format_factor * work.task.rounds
+    choices = []
+    tiers = storage.tiers_at(build.catalog, place.cloud, place.region)
+    for tier in storage.dataset_tiers(tiers, 1.0, need_bytes_per_s, speed):
+        size = dataset_bytes(tier, dataset.size_bytes, need_bytes_per_s, speed)
+        charge = storage.storage_charge(tier, size, DAY_S, 0.0, per_object)
+        reading = storage.storage_charge(tier, size, DAY_S, read, per_object)
+        billed = storage.billed_bytes(tier, size, per_object) / storage.GB_BYTES
+        choices.append(
+            DatasetChoice(
+                task=number,
+                region=region,
+                tier=tier.name,
+                usd_per_day=billed * tier.usd_per_gb_month * DAY_S / storage.MONTH_S,
+                min_days=tier.min_days,
+                once_usd=charge.request_usd,
+                read_usd=reading.retrieval_usd + reading.request_usd - charge.request_usd,
+            )
+        )
+    yield from (c for c in choices if not any(_worse(c, other) for other in choices))
+
+
+def dataset_bytes(
+    tier: StorageTier, size_bytes: float, need_bytes_per_s: float, speed: storage.Speeds
+) -> float:
+    """Capacity a dataset takes on a tier: its size, or what has to be bought for its read speed."""
+    if tier.mbps_per_tib is None:
+        return size_bytes
+    return storage.parallel_fs_bytes(tier, size_bytes, need_bytes_per_s, speed.parallel_fs_share)
+
+
+def _worse(one: DatasetChoice, other: DatasetChoice) -> bool:
+    mine = (one.usd_per_day, one.min_days * one.usd_per_day, one.once_usd, one.read_usd)
+    theirs = (other.usd_per_day, other.min_days * other.usd_per_day, other.once_usd, other.read_usd)
+    no_better = all(a >= b for a, b in zip(mine, theirs, strict=True))
+    return no_better and (mine != theirs or one.tier > other.tier)
+
+
+# Traffic
+
+
+def _regions_of(build: _Builder, number: int) -> list[int]:
+    return sorted({option.region for option, _ in build.made if option.task == number})
+
+
+def _staging(build: _Builder) -> dict[tuple[int, int], float]:
+    found = {}
+    for number, work in enumerate(build.works):
+        if work.task.dataset is None:
+            continue
+        for region in _regions_of(build, number):
+            usd = network.staging_usd(build.catalog, build.case, work.task.dataset, build.places[region])
+            if usd > 0.0:
+                found[number, region] = usd
+    return found
+
+
+def _moves(build: _Builder) -> dict[tuple[int, int, int], float]:
+    found = {}
+    for number, work in enumerate(build.works):
+        if work.checkpoint_bytes == 0.0:
+            continue
+        regions = _regions_of(build, number)
+        for (a, b), usd in _prices_between(build, regions, regions, work.checkpoint_bytes).items():
+            found[number, a, b] = usd
+    return found
+
+
+def _handovers(
+    build: _Builder, predecessors: list[tuple[int, ...]]
+) -> dict[tuple[int, int, int, int], float]:
+    found = {}
+    for number, before in enumerate(predecessors):
+        for p in before:
+            size = build.works[p].weights_bytes
+            if size == 0.0 or build.works[number].setup is None:
+                continue
+            prices = _prices_between(build, _regions_of(build, p), _regions_of(build, number), size)
+            for (a, b), usd in prices.items():
+                found[p, number, a, b] = usd
+    return found
+
+
+def _prices_between(
+    build: _Builder, sources: list[int], targets: list[int], size_bytes: float
+) -> dict[tuple[int, int], float]:
+    found = {}
+    for a in sources:
+        for b in targets:
+            usd = network.move_usd(build.catalog, build.places[a], build.places[b], size_bytes)
+            if a != b and usd > 0.0:
+                found[a, b] = usd
+    return found

@@ -1,0 +1,154 @@
+"""What the result rests on besides the case: prices with their dates, defaults, models of the world."""
+
+from __future__ import annotations
+
+from trainplan.assembly import Assembly
+from trainplan_models import costs
+from trainplan_models.plan import AssumedValue, Plan, Segment
+
+DAY_S = 86400.0
+
+
+def price_dates(assembly: Assembly, segments: tuple[Segment, ...]) -> tuple[str, ...]:
+    """Dates of the prices the plan uses."""
+    sites = {site.name: site for site in assembly.sites}
+    dates = {sites[s.pool].price_as_of.get(s.mode, "") for s in segments if s.pool in sites}
+    return tuple(sorted(dates - {""}))
+
+
+def assumptions_of(assembly: Assembly, plan: Plan) -> tuple[AssumedValue, ...]:
+    """Every default and price that moved the result, with its source."""
+    rows = [*_prices(assembly, plan), *_world(assembly, plan), *_tasks(assembly), *_defaults(assembly, plan)]
+    return tuple(rows)
+
+
+def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
+    offers = {(offer.pool, offer.mode): offer for offer in assembly.catalog.offers}
+    sites = {site.name: site for site in assembly.sites}
+    rows = []
+    for pool, mode in dict.fromkeys((s.pool, s.mode) for s in plan.segments):
+        offer = offers.get((pool, mode))
+        usd = sites[pool].usd_per_node_h[mode]
+        rows.append(
+            AssumedValue(
+                key=f"price {pool} {mode}",
+                value=f"{usd:.4g} USD per node-hour",
+                source=offer.source if offer else "commitments of the catalogue or the case",
+                as_of=sites[pool].price_as_of.get(mode, ""),
+                effect="list price; what is quoted to you may differ" if offer else "",
+            )
+        )
+    return rows
+
+
+def _world(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
+    failures = assembly.world.failures
+    rows = [
+        AssumedValue(
+            key="failure profile",
+            value=f"{failures.name}: {failures.failures_per_1000_node_days:g} failures per 1,000 node-days",
+            source=failures.source,
+            as_of=failures.as_of,
+            effect="checkpoint intervals, goodput, spares",
+        )
+    ]
+    if any(assembly.catalog.modes[s.mode].preemptible for s in plan.segments):
+        name = assembly.world.spot_name
+        row = next(row for (profile, _), row in sorted(assembly.catalog.spot.items()) if profile == name)
+        rows.append(
+            AssumedValue(
+                key="spot profile",
+                value=name,
+                source=row.source,
+                as_of=row.as_of,
+                effect="how often spot nodes are lost; recorded traces are far worse than published bands",
+            )
+        )
+    return rows
+
+
+def _tasks(assembly: Assembly) -> list[AssumedValue]:
+    rows = []
+    for work in assembly.works:
+        task, setup = work.task, work.setup
+        if setup is None:
+            continue
+        asked = task.global_batch_tokens
+        if asked is None or abs(setup.tokens_per_step - asked) > 1e-9 * asked:
+            rows.append(
+                AssumedValue(
+                    key=f"tasks.{task.name}.global_batch",
+                    value=f"{setup.tokens_per_step:,.0f} tokens ({setup.global_batch_sequences} sequences)",
+                    source="the whole number of sequences nearby that most layouts divide"
+                    if asked
+                    else "default of the product",
+                    as_of="",
+                    effect="layouts and step time",
+                )
+            )
+        if task.sequence_length is None:
+            rows.append(
+                AssumedValue(
+                    key=f"tasks.{task.name}.sequence_length",
+                    value=f"{setup.sequence_length} tokens",
+                    source="default of the product",
+                    as_of="",
+                    effect="memory and step time",
+                )
+            )
+    return rows
+
+
+def _defaults(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
+    case = assembly.case
+    categories = {line.category for line in plan.cost_lines}
+    silent = [
+        ("people.rate_usd_per_h", case.people.rate_usd_per_h is None and case.people.engineers > 0),
+        ("operations.usd_per_month", case.overheads.operations_usd_per_month is None),
+        ("security.usd_per_month", case.overheads.security_usd_per_month is None),
+        ("metadata.usd_per_month", case.overheads.metadata_usd_per_month is None),
+        ("monitoring.usd_per_node_month", case.overheads.monitoring_usd_per_node_month is None),
+        ("logs.gb_per_node_day", case.overheads.logs.per_node_bytes_per_day is None),
+        ("logs.keep_days", case.overheads.logs.keep_s is None),
+        ("electricity.usd_per_kwh", costs.POWER in categories and _no_electricity(assembly)),
+        ("pue", costs.POWER in categories),
+        ("setup.acquire_s", True),
+        ("checkpoint.object_write_bytes_per_s_per_node", bool(plan.placements)),
+        (
+            "milestones.keep_for_days",
+            case.checkpoints.keep_every_s is not None and case.checkpoints.keep_for_s is None,
+        ),
+    ]
+    rows = []
+    for key, used in silent:
+        row = assembly.catalog.defaults.get(key)
+        if used and row is not None and row.value != 0.0:
+            rows.append(
+                AssumedValue(
+                    key=key,
+                    value=f"{row.value:g} {row.unit}",
+                    source=row.source,
+                    as_of=row.as_of,
+                    effect=row.note,
+                )
+            )
+    return rows
+
+
+def _no_electricity(assembly: Assembly) -> bool:
+    return any(owned.electricity_usd_per_kwh is None for owned in assembly.case.resources.owned)
+
+
+def warnings_of(assembly: Assembly, plan: Plan) -> tuple[str, ...]:
+    """What the reader should know before signing."""
+    found = []
+    old = [date for date in plan.price_dates if date[:4].isdigit() and date[:4] <= "2024"]
+    if old:
+        found.append(f"prices of {', '.join(old)} may no longer be on sale; check them before you buy")
+    if plan.status != "optimal":
+        found.append(f"the plan is proven only to within {plan.solver.gap_frac:.2%} of the best")
+    found.append(
+        f"the finish and the cost are expected values; the wanted reliability of {assembly.case.reliability:.0%} "
+        "is not yet tested against scenarios"
+    )
+    return tuple(found)

@@ -1,0 +1,84 @@
+"""The windows of the plan: between two of them what can be used does not change."""
+
+from __future__ import annotations
+
+from math import inf
+
+from trainplan.sites import Site
+from trainplan_models.case import Case
+from trainplan_models.catalog import Catalog
+
+DAY_S = 86400.0
+BEYOND_FACTOR = 8.0
+"""How far past the deadline is looked when a later one has to be proposed."""
+OPEN_HORIZON_DAYS = 1095.0
+"""How far is looked without a deadline."""
+PARALLEL_SPLITS = 12
+"""Windows into which the time to the deadline is cut where tasks run side by side."""
+
+
+def windows(
+    case: Case, catalog: Catalog, sites: tuple[Site, ...], parallel: bool, *, beyond: bool = False
+) -> tuple[tuple[float, float], ...]:
+    """Contiguous windows from day 0 to the deadline, or far enough where there is none.
+
+    They are cut where owned nodes come or go, grants expire, tasks are released or due, and wherever
+    something sold in fixed lengths may end.
+
+    Args:
+        case: what is asked.
+        catalog: what is sold, and in which lengths.
+        sites: where.
+        parallel: whether tasks may run side by side.
+        beyond: whether to look past the deadline, to see how much later it would have to be.
+    """
+    deadline = inf if case.deadline_s is None else case.deadline_s / DAY_S
+    end = OPEN_HORIZON_DAYS if case.deadline_s is None else deadline * (BEYOND_FACTOR if beyond else 1.0)
+    cuts = {0.0, end, deadline}
+    for task in case.tasks:
+        for when in (task.release, task.due):
+            cuts.add((case.seconds_from_start(when) or 0.0) / DAY_S)
+    for site in sites:
+        cuts |= _held_cuts(case, site)
+    modes = {name for site in sites for name in site.usd_per_node_h if name in catalog.modes}
+    for name in modes:
+        if catalog.modes[name].paid == "committed":
+            cuts |= {days for days in catalog.modes[name].durations_days if days < min(deadline, end)}
+    if parallel:
+        until = min(deadline, end)
+        cuts |= {until * step / PARALLEL_SPLITS for step in range(PARALLEL_SPLITS)}
+    inside = sorted(cut for cut in cuts if 0.0 <= cut <= end)
+    kept = [inside[0]]
+    for cut in inside[1:]:
+        if cut - kept[-1] > 1e-6:
+            kept.append(cut)
+    return tuple(zip(kept, kept[1:], strict=False))
+
+
+def _held_cuts(case: Case, site: Site) -> set[float]:
+    moments = []
+    if site.owned is not None:
+        moments = [free.since for free in site.owned.free]
+    if site.grant is not None and site.grant.expires is not None:
+        moments = [site.grant.expires]
+    return {(case.seconds_from_start(moment) or 0.0) / DAY_S for moment in moments}
+
+
+def held_nodes(case: Case, site: Site, spans: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
+    """Nodes of an owned cluster or a grant in each window."""
+    if site.grant is not None:
+        expires = case.seconds_from_start(site.grant.expires)
+        last = inf if expires is None else expires / DAY_S
+        return tuple(float(site.grant.nodes) if end <= last + 1e-6 else 0.0 for _, end in spans)
+    if site.owned is None:
+        return tuple(inf for _ in spans)
+    steps = sorted(
+        ((case.seconds_from_start(free.since) or 0.0) / DAY_S, float(free.nodes)) for free in site.owned.free
+    )
+    if not steps:
+        return tuple(float(site.owned.nodes) for _ in spans)
+    found = []
+    for start, _ in spans:
+        reached = [nodes for since, nodes in steps if since <= start + 1e-6]
+        found.append(reached[-1] if reached else 0.0)
+    return tuple(found)

@@ -1,0 +1,23 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CaseFile = Annotated[Path, typer.Argument(metavar="CASE", help="The case, a YAML file.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Replace a value of the case, e.g. --set 'deadline=20 days'. May be repeated.",
+    ),
+]
+CatalogDirectory = Annotated[
+    Path | None,
+    typer.Option("--catalog", metavar="DIR", help="A directory of your own rows, laid over the catalogue."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, failures too.")]

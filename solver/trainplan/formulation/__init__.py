@@ -1,0 +1,39 @@
+"""The optimization model, block by block. Read ``build`` top to bottom; each block's mathematics is
+its module's docstring. Variables are ``v_``, expressions ``e_``, constraints ``c_``, sets upper case."""
+
+from __future__ import annotations
+
+from trainplan.formulation import (
+    billing,
+    capacity,
+    commitments,
+    goals,
+    placement,
+    programme,
+    schedule,
+    selection,
+    storage,
+)
+from trainplan.formulation.context import Context
+from trainplan.inputs import Inputs
+
+BLOCKS = (
+    selection.add,
+    schedule.add,
+    commitments.add_variables,
+    capacity.add,
+    commitments.add,
+    placement.add,
+    storage.add,
+    billing.add,
+    programme.add,
+    goals.add,
+)
+
+
+def build(inputs: Inputs) -> Context:
+    """Builds the whole model from scaled inputs."""
+    ctx = Context(inputs)
+    for block in BLOCKS:
+        block(ctx)
+    return ctx

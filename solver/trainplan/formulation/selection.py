@@ -1,0 +1,66 @@
+r"""Which options do which share of each task.
+
+For option :math:`o` of task :math:`t(o)` and window :math:`w` in ``USES``:
+
+.. math::
+    x_{ow} \in [0, R_{ow}],\quad u_{ow} \in \{0, 1\},\quad x_{ow} \le R_{ow} u_{ow}
+
+    \sum_{o: t(o) = t} \sum_w x_{ow} = 1 \quad(\text{or } \theta \text{ for scalable tasks})
+
+    s_{ow} \ge u_{ow} - u_{o,w-1}
+
+``R`` is the largest share the window has time for, so every link is as tight as it can be.
+``s`` marks a start: the option was not running in the window before and must be set up.
+"""
+
+from __future__ import annotations
+
+from pyomo.environ import Binary, Constraint, NonNegativeReals, UnitInterval, Var
+
+from trainplan.formulation.context import Context
+
+
+def add(ctx: Context) -> None:
+    """Adds ``v_share``, ``v_used``, ``v_begins`` and completeness."""
+    m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
+    uses = list(inputs.uses)
+    m.USES = uses
+    m.TASKS = list(range(len(spec.tasks)))
+    m.WINDOWS = list(range(len(spec.windows)))
+    m.v_share = Var(uses, within=NonNegativeReals, bounds=lambda _, o, w: (0.0, inputs.uses[o, w]))
+    m.v_used = Var(uses, within=Binary)
+    least_scale = 0.0 if spec.question == "most-tokens" else 1.0
+    m.v_scale = Var(within=NonNegativeReals, bounds=(least_scale, inputs.most_scale))
+    m.c_share_needs_use = Constraint(
+        uses, rule=lambda m, o, w: m.v_share[o, w] <= inputs.uses[o, w] * m.v_used[o, w]
+    )
+    by_task: dict[int, list[tuple[int, int]]] = {task: [] for task in m.TASKS}
+    for option, window in uses:
+        by_task[spec.options[option].task].append((option, window))
+    m.uses_of_task = by_task
+    m.c_complete = Constraint(
+        [task for task in m.TASKS if by_task[task]],
+        rule=lambda m, t: (
+            sum(m.v_share[use] for use in by_task[t]) == (m.v_scale if spec.tasks[t].scalable else 1.0)
+        ),
+    )
+    # A task that nothing can do has no share to sum, and a row without a variable is no row.
+    impossible = [task for task in m.TASKS if not by_task[task]]
+    m.v_share_of_none = Var(impossible, bounds=(0.0, 0.0))
+    m.c_impossible = Constraint(impossible, rule=lambda m, t: m.v_share_of_none[t] == 1.0)
+    _add_starts(ctx)
+
+
+def _add_starts(ctx: Context) -> None:
+    m, inputs = ctx.m, ctx.inputs
+    continued = [(o, w) for o, w in inputs.uses if (o, w - 1) in inputs.uses]
+    m.v_continues = Var(continued, within=UnitInterval)
+    m.c_begins = Constraint(
+        continued, rule=lambda m, o, w: m.v_continues[o, w] >= m.v_used[o, w] - m.v_used[o, w - 1]
+    )
+    m.e_begins = {use: m.v_continues[use] if use in m.v_continues else m.v_used[use] for use in inputs.uses}
+    m.e_time = {
+        (o, w): inputs.time(inputs.spec.options[o].work_days) * m.v_share[o, w]
+        + inputs.time(inputs.spec.options[o].setup_days) * m.e_begins[o, w]
+        for o, w in inputs.uses
+    }

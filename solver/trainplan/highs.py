@@ -1,0 +1,211 @@
+"""The one way to HiGHS: a Pyomo model compiled to arrays and solved in a process that can be killed.
+
+Pyomo's own interfaces are not used: they lose incumbents at a time limit, swallow HiGHS' errors and
+ignored coefficients, and deadlock in threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from select import select
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainplan.highs_worker import Answer, MatrixModel, Request
+from trainplan_models.base import NoAnswerError
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+LOAD_LIMIT_S = 60.0
+GRACE_S = 10.0
+"""How long past its time limit a solve may go on before its process is killed."""
+
+
+def check_version(installed: str) -> None:
+    """Refuses the HiGHS releases that are known to return wrong optima.
+
+    Raises:
+        NoAnswerError: highspy is older than 1.15.1 (1.14.0 calls wrong points optimal, with gap 0).
+    """
+    parts = tuple(int(part) for part in re.findall(r"\d+", installed)[:3])
+    if parts < (1, 15, 1):
+        raise NoAnswerError(
+            f"highspy {installed} is known to return wrong answers marked optimal; "
+            "install highspy >= 1.15.1 (pip install -U 'highspy>=1.15.1')"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A Pyomo model as arrays, with the way back from a column to its variable's name."""
+
+    model: MatrixModel
+    columns: Mapping[str, int]
+    """Column of each variable by Pyomo name; variables that occur nowhere have none."""
+    rows: Mapping[str, int]
+    """First row of each constraint by Pyomo name."""
+
+    def value(self, x: np.ndarray[Any, Any], name: str) -> float:
+        """Value of a variable; one that occurs nowhere is 0."""
+        column = self.columns.get(name)
+        return 0.0 if column is None else float(x[column])
+
+
+def compile_model(model: ConcreteModel) -> Compiled:
+    """Compiles a Pyomo model with one active objective.
+
+    Raises:
+        NoAnswerError: a coefficient lies outside what HiGHS answers reliably (1e-9..1e8).
+    """
+    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+    form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
+    matrix = form.A.tocsr()
+    rhs = np.asarray(form.rhs, dtype=float)
+    sense = np.fromiter((row.bound_type for row in form.rows), int, len(form.rows))
+    bounds = [variable.bounds for variable in form.columns]
+    arrays = MatrixModel(
+        cost=np.asarray(form.c.todense(), dtype=float).ravel(),
+        offset=float(form.c_offset[0]),
+        col_lower=np.array([-np.inf if low is None else low for low, _ in bounds]),
+        col_upper=np.array([np.inf if high is None else high for _, high in bounds]),
+        integer=np.array([not variable.is_continuous() for variable in form.columns], dtype=bool),
+        start=matrix.indptr.astype(np.int32),
+        index=matrix.indices.astype(np.int32),
+        value=matrix.data.astype(float),
+        row_lower=np.where(sense == 1, -np.inf, rhs),
+        row_upper=np.where(sense == -1, np.inf, rhs),
+    )
+    _check_scale(arrays)
+    rows: dict[str, int] = {}
+    for number, row in enumerate(form.rows):
+        rows.setdefault(row.constraint.name, number)
+    return Compiled(arrays, {v.name: j for j, v in enumerate(form.columns)}, rows)
+
+
+def _check_scale(model: MatrixModel) -> None:
+    """Guards the range outside of which HiGHS silently ignores or mishandles numbers."""
+    magnitudes = np.abs(np.append(model.value, model.cost))
+    magnitudes = magnitudes[magnitudes != 0.0]
+    bounds = np.concatenate([model.row_lower, model.row_upper, model.col_lower, model.col_upper])
+    if np.isnan(magnitudes).any() or np.isnan(bounds).any():
+        raise NoAnswerError("the case leads to a model with undefined numbers (nan)")
+    least, most = magnitudes.min(initial=np.inf), magnitudes.max(initial=0.0)
+    largest = np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0)
+    if least < 1e-9 or most > 1e8 or largest > 1e8:
+        raise NoAnswerError(
+            "the case leads to a model whose numbers span too wide a range to be solved reliably "
+            f"(coefficients {least:.1e}..{most:.1e}, bounds up to {largest:.1e})"
+        )
+
+
+class Session:
+    """A worker process with one model loaded; any number of solves, each of which may be killed."""
+
+    def __init__(self) -> None:
+        check_version(version("highspy"))
+        self._process = self._start()
+        self._model: MatrixModel | None = None
+
+    @staticmethod
+    def _start() -> subprocess.Popen[bytes]:
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "trainplan.highs_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the worker process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def load(self, model: MatrixModel) -> None:
+        """Hands a model to the worker.
+
+        Raises:
+            NoAnswerError: HiGHS refused or ignored a part of it.
+        """
+        self._model = None
+        try:
+            complaints = self._call("load", model, LOAD_LIMIT_S)
+        except TimeoutError as error:
+            self._restart()
+            raise NoAnswerError(f"HiGHS took more than {LOAD_LIMIT_S:g} s to read the model") from error
+        self._model = model
+        if complaints:
+            raise NoAnswerError("HiGHS did not take the model as it is: " + "; ".join(complaints[:3]))
+
+    def solve(self, request: Request, time_limit_s: float) -> Answer:
+        """Solves the loaded model under the changes of ``request``.
+
+        A solve that outlives its limit is killed; its answer has status ``time-limit`` and no ``x``.
+
+        Raises:
+            NoAnswerError: HiGHS failed, or says that it ignored a part of the model.
+        """
+        options = {"time_limit": float(time_limit_s)} | request.options
+        started = time.monotonic()
+        try:
+            answer: Answer = self._call("solve", _with_options(request, options), time_limit_s + GRACE_S)
+        except TimeoutError:
+            self._restart()
+            seconds = time.monotonic() - started
+            return Answer("time-limit", None, None, 0, seconds, None, (), version("highspy"))
+        if answer.errors:
+            raise NoAnswerError("HiGHS reports: " + "; ".join(answer.errors[:3]))
+        return answer
+
+    def _restart(self) -> None:
+        self.close()
+        self._process = self._start()
+        if self._model is not None:
+            self._call("load", self._model, LOAD_LIMIT_S)
+
+    def _call(self, name: str, payload: object, limit_s: float) -> Any:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise NoAnswerError("the solver process has no pipes")
+        try:
+            pickle.dump((name, payload), stdin)
+            stdin.flush()
+            if not select([stdout], [], [], limit_s)[0]:
+                raise TimeoutError
+            state, reply = pickle.load(stdout)
+        except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
+            # The next question gets a new process; a model that ends it while being read is not kept.
+            self._restart()
+            raise NoAnswerError("the solver process ended unexpectedly (out of memory?)") from error
+        except KeyboardInterrupt:
+            with contextlib.suppress(OSError):
+                self.close()
+            raise
+        if state == "error":
+            raise NoAnswerError(str(reply))
+        return reply
+
+
+def _with_options(request: Request, options: dict[str, Any]) -> Request:
+    from dataclasses import replace
+
+    return replace(request, options=options)

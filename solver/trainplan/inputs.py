@@ -1,0 +1,141 @@
+"""Scaling: the only place that turns days and USD into the solver's units.
+
+HiGHS compares with absolute tolerances (1e-6), so the model is stated in units in which the
+programme costs about 1,000 and lasts about 100. The units follow from the case alone, which makes
+the decision independent of the currency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import inf
+
+from trainplan.problem import Option, ProblemSpec
+
+TARGET_MONEY = 1_000.0
+TARGET_TIME = 100.0
+LEAST_COEFFICIENT = 1e-6
+"""Money below this many units (1e-9 of the programme) is nothing; HiGHS would ignore it silently."""
+LEAST_SHARE = 1e-3
+"""An option that could do less of its task than this in all its time is no option."""
+DEAREST_FACTOR = 1_000.0
+"""An option this many times dearer than the cheapest way to do its task is no option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A problem in solver units, with the pairs (option, window) that can be used at all."""
+
+    spec: ProblemSpec
+    usd_per_unit: float
+    days_per_unit: float
+    uses: dict[tuple[int, int], float]
+    """(option, window) -> the largest share of its task the option can do in the window."""
+    most_scale: float
+    """Largest stretch of the scalable tasks; 1 unless tokens are maximised."""
+
+    def money(self, usd: float) -> float:
+        """USD in solver units."""
+        amount = usd / self.usd_per_unit
+        return amount if abs(amount) >= LEAST_COEFFICIENT else 0.0
+
+    def time(self, days: float) -> float:
+        """Days in solver units."""
+        return days / self.days_per_unit
+
+    def length(self, window: int) -> float:
+        """Length of a window in solver units."""
+        start, end = self.spec.windows[window]
+        return self.time(end - start)
+
+    def start(self, window: int) -> float:
+        """Start of a window in solver units."""
+        return self.time(self.spec.windows[window][0])
+
+
+def scale(spec: ProblemSpec, options: Collection[int] | None = None) -> Inputs:
+    """States a problem in solver units.
+
+    Options that cannot matter (see ``LEAST_SHARE`` and ``DEAREST_FACTOR``) get no columns.
+
+    Args:
+        spec: the problem.
+        options: the options that get columns; all when absent. Units do not depend on them.
+    """
+    wanted = range(len(spec.options)) if options is None else sorted(options)
+    horizon_days = spec.windows[-1][1]
+    cheapest = [_cheapest_usd(spec, task) for task in range(len(spec.tasks))]
+    usd_per_unit = _reference_usd(spec, cheapest) / TARGET_MONEY
+    fastest = sum(
+        min((o.work_days + o.setup_days for o in spec.options if o.task == task), default=0.0)
+        for task in range(len(spec.tasks))
+    )
+    days_per_unit = max(fastest, horizon_days / 100.0, 1e-6) / TARGET_TIME
+    most_scale = _most_scale(spec)
+    uses: dict[tuple[int, int], float] = {}
+    for number in wanted:
+        option = spec.options[number]
+        if option.work_days * option.daily_usd > DEAREST_FACTOR * cheapest[option.task] > 0.0:
+            continue
+        for window, reach in _reaches(spec, option, most_scale):
+            uses[number, window] = reach
+    return Inputs(spec, usd_per_unit, days_per_unit, uses, most_scale)
+
+
+def _reaches(spec: ProblemSpec, option: Option, most_scale: float) -> list[tuple[int, float]]:
+    task = spec.tasks[option.task]
+    most = most_scale if task.scalable else 1.0
+    resource = spec.resources[option.resource]
+    found = []
+    for window, (start, end) in enumerate(spec.windows):
+        usable_days = end - start - option.setup_days
+        if start < task.release_days or usable_days <= 0.0:
+            continue
+        if not resource.committed and option.nodes > resource.held_nodes[window]:
+            continue
+        reach = most if option.work_days == 0.0 else min(most, usable_days / option.work_days)
+        if reach >= LEAST_SHARE:
+            found.append((window, reach))
+    return found
+
+
+def _cheapest_usd(spec: ProblemSpec, task: int) -> float:
+    """What a task costs in the cheapest way that is there for the asking.
+
+    Owned nodes and grants cost next to nothing and are limited; they only count where there is nothing
+    else, since what is dear beside them may well be needed.
+    """
+    asked: list[float] = []
+    held: list[float] = []
+    for option in spec.options:
+        if option.task != task:
+            continue
+        resource = spec.resources[option.resource]
+        daily = option.daily_usd + option.nodes * resource.usd_per_node_day
+        limited = not resource.committed and (resource.grant_hours < inf or min(resource.held_nodes) < inf)
+        (held if limited else asked).append(option.work_days * daily + option.once_usd)
+    return min((usd for usd in asked if usd > 0.0), default=min((usd for usd in held if usd > 0.0), default=0.0))
+
+
+def _reference_usd(spec: ProblemSpec, cheapest: list[float]) -> float:
+    reference = sum(cheapest)
+    candidates = [
+        reference,
+        min((p.usd for p in spec.products), default=0.0) if reference == 0.0 else 0.0,
+        sum(usd for _, usd in spec.programme_daily),
+        sum(usd for _, usd in spec.programme_once),
+    ]
+    return next((amount for amount in candidates if amount > 0.0), 1.0)
+
+
+def _most_scale(spec: ProblemSpec) -> float:
+    if spec.question != "most-tokens":
+        return 1.0
+    horizon_days = min(spec.deadline_days, spec.windows[-1][1])
+    reachable = [
+        horizon_days / option.work_days
+        for option in spec.options
+        if spec.tasks[option.task].scalable and option.work_days > 0.0
+    ]
+    return max(reachable, default=1.0)

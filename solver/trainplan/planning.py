@@ -1,0 +1,149 @@
+"""From a case to a verified plan: assemble, solve, decode, account, verify, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+
+from trainplan import decode
+from trainplan.assembly import Assembly, assemble
+from trainplan.assumptions import assumptions_of, price_dates, warnings_of
+from trainplan.explain import alternatives, no_candidate, ways_out
+from trainplan.highs import Session
+from trainplan.problem import ProblemSpec
+from trainplan.solve import Decision, Outcome, Solver
+from trainplan.thin import thinned
+from trainplan.verify import verify
+from trainplan_models.accounting import account, total_usd
+from trainplan_models.base import InfeasibleError, NoAnswerError
+from trainplan_models.case import Case
+from trainplan_models.catalog import Catalog
+from trainplan_models.plan import Plan, Status
+
+DAY_S = 86400.0
+
+Progress = Callable[[str], None]
+
+
+def plan(
+    case: Case,
+    catalog: Catalog,
+    *,
+    time_limit_s: float = 60.0,
+    progress: Progress | None = None,
+    compare: bool = True,
+) -> Plan:
+    """The best plan for a case.
+
+    Args:
+        case: what is asked.
+        catalog: prices, machines, models.
+        time_limit_s: limit of each solve.
+        progress: called with a line of text at each stage.
+        compare: whether to work out the best alternatives.
+
+    Raises:
+        InfeasibleError: no plan satisfies the case; says why and what would have to change.
+        NoAnswerError: the solver found nothing in time, or failed.
+        VerificationError: the plan does not stand up to being recomputed.
+        InputError: the case names something the catalogue has not.
+    """
+    tell = progress or (lambda _: None)
+    with Session() as session:
+        tell("evaluating configurations")
+        assembly = assemble(case, catalog)
+        _refuse_empty(assembly)
+        kept, forgiven_usd = thinned(assembly.spec)
+        tell(f"solving over {len(kept):,} of {len(assembly.spec.options):,} options")
+        solver = Solver(assembly.spec, session, time_limit_s, kept)
+        outcome = solver.solve()
+        if outcome.decision is None:
+            raise _no_plan(assembly, solver, outcome)
+        outcome = widened(outcome, assembly.spec, forgiven_usd)
+        tell("verifying")
+        found = plan_of(assembly, outcome, outcome.decision)
+        verify(found, assembly, outcome.decision.usd)
+        if compare:
+            tell("comparing with the alternatives")
+            found = found.model_copy(update={"alternatives": tuple(alternatives(session, assembly, found, time_limit_s))})
+        return found
+
+
+def _refuse_empty(assembly: Assembly) -> None:
+    doable = {option.task for option in assembly.spec.options}
+    missing = [work.task.name for number, work in enumerate(assembly.works) if number not in doable]
+    if missing:
+        raise InfeasibleError("\n".join(no_candidate(assembly, name) for name in missing))
+
+
+def widened(outcome: Outcome, spec: ProblemSpec, forgiven_usd: float) -> Outcome:
+    """The outcome with its gap widened by what screening may have cost."""
+    if spec.question != "cheapest" or outcome.decision is None or outcome.decision.usd <= 0.0:
+        return outcome
+    bound = outcome.bound - forgiven_usd
+    return replace(outcome, bound=bound, gap_frac=max(0.0, 1.0 - bound / outcome.decision.usd))
+
+
+def _no_plan(assembly: Assembly, solver: Solver, outcome: Outcome) -> Exception:
+    if outcome.state != "infeasible":
+        return NoAnswerError(
+            f"no plan was found within {solver.time_limit_s:g} s; give more time with --time-limit"
+        )
+    beyond = assembly.beyond()
+    ways = ways_out(Solver(beyond, solver.session, solver.time_limit_s, thinned(beyond)[0]))
+    names = ", ".join(dict.fromkeys(limit.name for limit in solver.ctx.limits)) or "the resources"
+    lines = [f"No plan satisfies the case: its limits ({names}) are in conflict."]
+    lines += [
+        f"  {way.key}: {way.change} would do (cost {way.cost_usd:,.0f} USD, "
+        f"done on day {way.finish_s / DAY_S:.1f})"
+        for way in ways
+    ]
+    if not ways:
+        lines.append("  No single limit, however far it is loosened, makes a plan possible.")
+    error = InfeasibleError("\n".join(lines))
+    error.ways_out = ways  # type: ignore[attr-defined]
+    return error
+
+
+def plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
+    """The plan of a decision, with its bill."""
+    case = assembly.case
+    status: Status = "optimal" if outcome.state == "optimal" else "feasible"
+    segments = decode.segments_of(assembly, decision)
+    times = decode.task_times(assembly, decision)
+    bare = Plan(
+        trainplan_version=_version(),
+        name=case.name,
+        question=case.question,
+        status=status,
+        start=case.start,
+        total_usd=0.0,
+        finish_s=max((time.end_s for time in times), default=0.0),
+        tokens=sum(segment.tokens for segment in segments),
+        price_dates=price_dates(assembly, segments),
+        segments=segments,
+        tasks=times,
+        purchases=decode.purchases_of(assembly, decision, segments),
+        placements=decode.placements_of(assembly, decision, segments),
+        removed=decode.removed_of(assembly),
+        solver=decode.solver_info(assembly, outcome),
+        labels=case.labels,
+        case=case.canonical(),
+    )
+    lines = tuple(account(bare, case, assembly.catalog))
+    billed = bare.model_copy(update={"cost_lines": lines, "total_usd": total_usd(lines)})
+    return billed.model_copy(
+        update={
+            "limits": decode.limits_of(assembly, billed),
+            "assumptions": assumptions_of(assembly, billed),
+            "warnings": warnings_of(assembly, billed),
+        }
+    )
+
+
+def _version() -> str:
+    try:
+        return version("trainplan")
+    except PackageNotFoundError:
+        return "0.0.0"

@@ -1,0 +1,176 @@
+"""The decision in plain numbers: days, nodes and USD, before anything is scaled for the solver.
+
+This is what the optimization model, the brute-force oracle of the tests and the explanation all
+read. Nothing in it knows Pyomo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+Charges = tuple[tuple[str, float], ...]
+"""Amounts by cost category, in USD."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task as the decision sees it; all its rounds together."""
+
+    name: str
+    predecessors: tuple[int, ...] = ()
+    release_days: float = 0.0
+    due_days: float = inf
+    scalable: bool = False
+    """Whether ``most-tokens`` may stretch its work."""
+    tokens: float = 0.0
+    """Tokens of the whole task at scale 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A way of doing a task: a candidate in a pool under one billing mode.
+
+    Time is calendar time: goodput, checkpoints and spot waits are already in ``work_days``.
+    """
+
+    task: int
+    resource: int
+    """Index into ``ProblemSpec.resources``."""
+    region: int
+    """Index into ``ProblemSpec.regions``."""
+    nodes: int
+    """Working nodes and spares together."""
+    work_days: float
+    """Calendar days the whole task would take here."""
+    setup_days: float
+    """Calendar days lost at each start: acquire, load, warm up."""
+    daily: Charges
+    """USD per calendar day in use, by category."""
+    once: Charges = ()
+    """USD when used at all, by category."""
+    accelerator_hours_per_day: float = 0.0
+    """What a day draws from a grant, in the grant's unit."""
+    cloud: str = ""
+    """Clouds not used before cost once, whatever runs there."""
+    key: str = ""
+    """Stable name; orders columns and ties."""
+    groups: tuple[tuple[str, str], ...] = ()
+    """What the option is an instance of, e.g. ``("accelerator", "H100-SXM")``."""
+
+    @property
+    def daily_usd(self) -> float:
+        """USD per calendar day in use."""
+        return sum(usd for _, usd in self.daily)
+
+    @property
+    def once_usd(self) -> float:
+        """USD when used at all."""
+        return sum(usd for _, usd in self.once)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Nodes of one pool under one billing mode."""
+
+    name: str
+    pool: str
+    mode: str
+    held_nodes: tuple[float, ...]
+    """Nodes available in each window without buying anything (``inf`` where nothing limits them)."""
+    quota_name: str = ""
+    """The case's key for the limit, e.g. ``resources.quotas[aws/us-east-1/p5.48xlarge].spot``."""
+    committed: bool = False
+    """Whether nodes must be bought first."""
+    usd_per_node_day: float = 0.0
+    """Price of a committed node, used or not; what is paid by use is in the options."""
+    grant_hours: float = inf
+    unusable_tail_days: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A commitment that can be bought: so many nodes for so many windows at one price."""
+
+    resource: int
+    nodes: int
+    first_window: int
+    last_window: int
+    """Inclusive."""
+    days: float
+    """Length of the purchase; its end may lie past the last window."""
+    usd: float
+    most: int
+    """Largest number that may be bought."""
+    upfront_frac: float = 0.0
+    ends_inside: bool = True
+    """Whether it ends with ``last_window``, so that its unusable tail matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetChoice:
+    """One tier on which the dataset of a task may lie in a region."""
+
+    task: int
+    region: int
+    tier: str
+    usd_per_day: float
+    min_days: float
+    once_usd: float = 0.0
+    """Writing it there."""
+    read_usd: float = 0.0
+    """Reading it for the whole task; a part of the task reads a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemSpec:
+    """Everything the decision is made from."""
+
+    tasks: tuple[TaskSpec, ...]
+    options: tuple[Option, ...]
+    resources: tuple[Resource, ...]
+    regions: tuple[str, ...]
+    windows: tuple[tuple[float, float], ...]
+    """Start and end in days from day 0; contiguous."""
+    products: tuple[Product, ...] = ()
+    datasets: tuple[DatasetChoice, ...] = ()
+    staging_usd: dict[tuple[int, int], float] = field(default_factory=dict)
+    """(task, region): bringing the dataset there; absent is free."""
+    move_usd: dict[tuple[int, int, int], float] = field(default_factory=dict)
+    """(task, from region, to region): moving the running task's state; absent is free."""
+    handover_usd: dict[tuple[int, int, int, int], float] = field(default_factory=dict)
+    """(predecessor, successor, from region, to region): passing the result on; absent is free."""
+    programme_daily: Charges = ()
+    """USD per day until the programme ends, by category."""
+    programme_once: Charges = ()
+    cloud_once_usd: dict[str, float] = field(default_factory=dict)
+    """Adapting to a cloud; absent is free."""
+    delay_usd_per_day: float = 0.0
+    delay_after_days: float = inf
+    deadline_days: float = inf
+    budget_usd: float = inf
+    max_nodes: float = inf
+    question: str = "cheapest"
+
+    @property
+    def parallel_groups(self) -> tuple[tuple[int, ...], ...]:
+        """Largest sets of tasks that may run at the same time (maximal antichains of the precedence)."""
+        return maximal_antichains([task.predecessors for task in self.tasks])
+
+
+def maximal_antichains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Maximal sets of pairwise unordered nodes of a directed acyclic graph.
+
+    Args:
+        predecessors: direct predecessors of each node.
+    """
+    if len(predecessors) == 1:
+        return ((0,),)
+    import networkx
+
+    ordered: networkx.DiGraph[int] = networkx.DiGraph()
+    ordered.add_nodes_from(range(len(predecessors)))
+    ordered.add_edges_from((p, node) for node, before in enumerate(predecessors) for p in before)
+    closure = networkx.transitive_closure_dag(ordered).to_undirected()
+    cliques = networkx.find_cliques(networkx.complement(closure))
+    return tuple(sorted(tuple(sorted(clique)) for clique in cliques))

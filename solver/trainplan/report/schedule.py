@@ -1,0 +1,192 @@
+"""The plan itself: segments, how each is configured and saved, purchases, storage, task times."""
+
+from __future__ import annotations
+
+from trainplan.report import wording
+from trainplan.report.document import Column, Section, Table
+from trainplan_models.plan import Placement, Plan, Purchase, Segment, TaskTime
+
+NUMBER = Column("#", numeric=True)
+
+SEGMENTS = (
+    NUMBER,
+    Column("Task"),
+    Column("Pool"),
+    Column("Nodes", numeric=True),
+    Column("Layout"),
+    Column("Billing"),
+    Column("From"),
+    Column("To"),
+    Column("Save every"),
+    Column("Save to"),
+    Column("Tokens/s", numeric=True),
+    Column("MFU", numeric=True),
+    Column("Goodput", numeric=True),
+)
+CONFIGURATION = (
+    NUMBER,
+    Column("Share of task", numeric=True),
+    Column("Tokens", numeric=True),
+    Column("Accelerators"),
+    Column("Spare nodes", numeric=True),
+    Column("Set-up", numeric=True),
+    Column("Sequence", numeric=True),
+    Column("Global batch", numeric=True),
+    Column("Precision"),
+    Column("Peak memory", numeric=True),
+    Column("USD/node-hour", numeric=True),
+    Column("Paid share", numeric=True),
+)
+CHECKPOINTS = (
+    NUMBER,
+    Column("Size", numeric=True),
+    Column("Training stops", numeric=True),
+    Column("Durable after", numeric=True),
+    Column("MTBF", numeric=True),
+    Column("Restart", numeric=True),
+    Column("Most lost work", numeric=True),
+)
+PURCHASES = (
+    Column("Buy"),
+    Column("Pool"),
+    Column("Nodes", numeric=True),
+    Column("Count", numeric=True),
+    Column("From"),
+    Column("To"),
+    Column("USD", numeric=True),
+    Column("Paid up front", numeric=True),
+    Column("Unused", numeric=True),
+)
+PLACEMENTS = (
+    Column("Task"),
+    Column("What"),
+    Column("Pool"),
+    Column("Tier"),
+    Column("Size", numeric=True),
+    Column("Held", numeric=True),
+    Column("USD", numeric=True),
+)
+TASKS = (Column("Task"), Column("From"), Column("To"), Column("Length", numeric=True))
+
+
+def schedule(plan: Plan) -> Section:
+    """What runs where, when and how, and what is bought for it."""
+    tables = [
+        Table(
+            title="Segments",
+            columns=SEGMENTS,
+            rows=tuple(_segment_row(plan, i, s) for i, s in enumerate(plan.segments, 1)),
+            note=(
+                f"{wording.LAYOUT_LEGEND} Tokens/s: while it trains. MFU: model FLOPs (causal attention, "
+                "no recomputation) over the dense peak. Goodput: useful share of calendar time after "
+                "failures, checkpoints and waits."
+            ),
+        ),
+        Table(
+            title="Configuration",
+            columns=CONFIGURATION,
+            rows=tuple(_configuration_row(i, s) for i, s in enumerate(plan.segments, 1)),
+        ),
+        Table(
+            title="Checkpoints and failures",
+            columns=CHECKPOINTS,
+            rows=tuple(_checkpoint_row(i, s) for i, s in enumerate(plan.segments, 1)),
+        ),
+    ]
+    if plan.tasks:
+        rows = tuple(_task_row(plan, task) for task in plan.tasks)
+        tables.append(Table(title="Tasks", columns=TASKS, rows=rows))
+    paragraphs = []
+    if plan.purchases:
+        rows = tuple(_purchase_row(plan, purchase) for purchase in plan.purchases)
+        tables.append(Table(title="Commitments to buy", columns=PURCHASES, rows=rows))
+    else:
+        paragraphs.append("Nothing has to be bought in advance.")
+    paragraphs.append("The plan has no rule for what to do when it falls behind.")
+    if plan.placements:
+        rows = tuple(_placement_row(placement) for placement in plan.placements)
+        tables.append(Table(title="Storage", columns=PLACEMENTS, rows=rows))
+    return Section(title="The plan", paragraphs=tuple(paragraphs), tables=tuple(tables))
+
+
+def _segment_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
+    return (
+        str(index),
+        segment.task,
+        segment.pool,
+        str(segment.nodes),
+        wording.layout_words(segment.layout),
+        segment.mode,
+        wording.moment(plan, segment.start_s),
+        wording.moment(plan, segment.end_s),
+        wording.duration(segment.checkpoint.interval_s),
+        segment.checkpoint.target,
+        f"{segment.tokens_per_s:,.0f}",
+        wording.percent(segment.mfu_frac),
+        wording.percent(segment.goodput_frac),
+    )
+
+
+def _configuration_row(index: int, segment: Segment) -> tuple[str, ...]:
+    return (
+        str(index),
+        wording.percent(segment.work_frac),
+        wording.tokens(segment.tokens),
+        f"{segment.nodes * segment.accelerators_per_node} x {segment.accelerator}",
+        str(segment.spare_nodes),
+        wording.duration(segment.setup_s),
+        f"{segment.sequence_length:,}",
+        wording.tokens(segment.global_batch_tokens),
+        segment.layout.precision,
+        wording.size(segment.peak_memory_bytes),
+        wording.number(segment.usd_per_node_h) if segment.usd_per_node_h else "none by the hour",
+        wording.percent(segment.paid_frac),
+    )
+
+
+def _checkpoint_row(index: int, segment: Segment) -> tuple[str, ...]:
+    saved = segment.checkpoint
+    return (
+        str(index),
+        wording.size(saved.size_bytes),
+        wording.duration(saved.blocking_s),
+        wording.duration(saved.persist_s),
+        wording.duration(saved.mtbf_s),
+        wording.duration(saved.restart_s),
+        wording.duration(saved.lost_work_s),
+    )
+
+
+def _task_row(plan: Plan, task: TaskTime) -> tuple[str, ...]:
+    return (
+        task.task,
+        wording.moment(plan, task.start_s),
+        wording.moment(plan, task.end_s),
+        wording.duration(task.end_s - task.start_s),
+    )
+
+
+def _purchase_row(plan: Plan, purchase: Purchase) -> tuple[str, ...]:
+    return (
+        purchase.mode,
+        purchase.pool,
+        str(purchase.nodes),
+        str(purchase.count),
+        wording.moment(plan, purchase.start_s),
+        wording.moment(plan, purchase.end_s),
+        wording.usd(purchase.usd),
+        wording.usd(purchase.upfront_usd),
+        wording.percent(purchase.unused_frac),
+    )
+
+
+def _placement_row(placement: Placement) -> tuple[str, ...]:
+    return (
+        placement.task,
+        placement.what,
+        placement.pool,
+        placement.tier,
+        wording.size(placement.size_bytes),
+        wording.duration(placement.held_s),
+        wording.usd(placement.usd),
+    )

@@ -1,0 +1,143 @@
+"""Where tasks may run: the pools the case allows, rented, owned or granted, under one shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from trainplan_models.case import Case, Grant, Owned
+from trainplan_models.catalog import Catalog, Pool
+from trainplan_models.catalog.records import Accelerator, NodeType
+from trainplan_models.costs import discount_frac, power_usd_per_node_h
+from trainplan_models.efficiency import hardware_rows
+from trainplan_models.network import Place
+
+OWNED, GRANT = "owned", "grant"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One pool with the billing modes that may be used in it."""
+
+    name: str
+    place: Place
+    node: NodeType
+    accelerator: Accelerator
+    usd_per_node_h: dict[str, float]
+    """By billing mode, after discounts; for committed modes the price of a committed node-hour."""
+    price_as_of: dict[str, str] = field(default_factory=dict)
+    power_usd_per_node_h: float = 0.0
+    owned: Owned | None = None
+    grant: Grant | None = None
+
+    @property
+    def machine(self) -> tuple[str, int, float, int]:
+        """What throughput depends on; sites that agree in it share their candidates."""
+        return (
+            self.accelerator.name,
+            self.node.accelerators,
+            self.node.nic_bytes_per_s,
+            self.node.scaleup_devices,
+        )
+
+
+def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[str]]:
+    """All pools the case allows, and how many each of its limits removed.
+
+    Raises:
+        InputError: the case names an accelerator that is not in the catalogue.
+    """
+    removed: Counter[str] = Counter()
+    allowed = {catalog.accelerator(name).name for name in case.resources.accelerators}
+    allowed |= {catalog.accelerator(name).name for task in case.tasks for name in task.accelerators}
+    found = [_owned_site(case, catalog, owned) for owned in case.resources.owned]
+    found += [_grant_site(catalog, grant) for grant in case.resources.grants]
+    rented = []
+    for pool in catalog.pools().values():
+        if allowed and pool.accelerator.name not in allowed:
+            removed["accelerator not in resources.accelerators"] += 1
+        elif pool.accelerator.generation not in hardware_rows():
+            removed["nothing is known of how fast its chip trains"] += 1
+        elif case.resources.clouds and pool.cloud not in case.resources.clouds:
+            removed["cloud not in resources.clouds"] += 1
+        elif case.resources.regions and not _in_regions(case, pool.cloud, pool.region):
+            removed["region not in resources.regions"] += 1
+        else:
+            prices = _prices(case, pool)
+            if prices:
+                place = Place(pool.cloud, pool.region)
+                rented.append(
+                    Site(pool.name, place, pool.node, pool.accelerator, prices, dict(pool.price_as_of))
+                )
+            else:
+                removed["no offer under resources.billing"] += 1
+    kept = _without_dearer_regions(case, rented)
+    if len(kept) < len(rented):
+        removed["another region sells the same machine for no more"] += len(rented) - len(kept)
+    return tuple([*found, *kept]), removed
+
+
+def _in_regions(case: Case, cloud: str, region: str) -> bool:
+    return region in case.resources.regions or f"{cloud}/{region}" in case.resources.regions
+
+
+def _prices(case: Case, pool: Pool) -> dict[str, float]:
+    """Price of a node-hour under each mode the case allows."""
+    wanted = set(case.resources.billing) | {mode for task in case.tasks for mode in task.billing}
+    factor = 1.0 - discount_frac(case, pool.cloud, pool.name)
+    return {mode: usd * factor for mode, usd in sorted(pool.usd_per_node_h.items()) if mode in wanted}
+
+
+def _without_dearer_regions(case: Case, sites: list[Site]) -> list[Site]:
+    """Drops a region where every mode of the same machine costs no less than in another region.
+
+    Regions that the case names (quotas, data) always stay, and so do regions to which data would
+    have to be brought from less far.
+    """
+    named = {quota.pool for quota in case.resources.quotas}
+    data_at = {task.dataset.at for task in case.tasks if task.dataset and task.dataset.at}
+    kept: list[Site] = []
+    for site in sorted(sites, key=lambda s: (s.node.cloud, s.node.instance_type, _rank(s), s.name)):
+        near_data = f"{site.place.cloud}/{site.place.region}" in data_at
+        beaten = any(_no_dearer(other, site) for other in kept if other.name not in named)
+        if site.name in named or near_data or not beaten:
+            kept.append(site)
+    order = {site.name: number for number, site in enumerate(sites)}
+    return sorted(kept, key=lambda site: order[site.name])
+
+
+def _rank(site: Site) -> float:
+    return sum(site.usd_per_node_h.values()) / len(site.usd_per_node_h)
+
+
+def _no_dearer(other: Site, site: Site) -> bool:
+    same = (other.node.cloud, other.node.instance_type) == (site.node.cloud, site.node.instance_type)
+    return same and all(
+        other.usd_per_node_h.get(mode, float("inf")) <= usd for mode, usd in site.usd_per_node_h.items()
+    )
+
+
+def _held_node(catalog: Catalog, held: Owned | Grant) -> tuple[NodeType, Accelerator]:
+    """The maker's reference machine with the network of the case."""
+    node = catalog.reference_node(held.accelerator, held.accelerators_per_node)
+    nic = node.nic_bytes_per_s if held.network is None else held.network
+    return node.model_copy(update={"nic_bytes_per_s": nic}), catalog.accelerator(held.accelerator)
+
+
+def _owned_site(case: Case, catalog: Catalog, owned: Owned) -> Site:
+    node, chip = _held_node(catalog, owned)
+    return Site(
+        name=owned.name,
+        place=Place(owned.name, owned.name, rented=False),
+        node=node,
+        accelerator=chip,
+        usd_per_node_h={OWNED: owned.node_usd_per_h or 0.0},
+        power_usd_per_node_h=power_usd_per_node_h(owned, catalog, node),
+        owned=owned,
+    )
+
+
+def _grant_site(catalog: Catalog, grant: Grant) -> Site:
+    node, chip = _held_node(catalog, grant)
+    place = Place(grant.name, grant.name, rented=False)
+    return Site(grant.name, place, node, chip, {GRANT: 0.0}, grant=grant)

@@ -1,0 +1,343 @@
+"""From a problem to a decision: build, solve in two goals, read back.
+
+Why the solver stopped and what it has are two things: see ``Outcome``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from trainplan.formulation import build
+from trainplan.formulation.context import Context, Limit
+from trainplan.formulation.goals import goals
+from trainplan.highs import Compiled, Session, compile_model
+from trainplan.highs_worker import Answer, Request
+from trainplan.inputs import Inputs, scale
+from trainplan.problem import ProblemSpec
+from trainplan_models.base import NoAnswerError
+
+GAP_FRAC = 1e-4
+LEAST_USE = 1e-7
+"""Shares below this are the solver's rounding."""
+WORTHWHILE_FRAC = 1e-4
+"""A second goal is only followed for a gain above this; less is tolerance."""
+
+POLISH_OPTIONS = {"solve_relaxation": True, "primal_feasibility_tolerance": 1e-9}
+"""With integers fixed a plan is a linear program, which HiGHS solves exactly only if told that it is one."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+State = Literal["optimal", "feasible", "infeasible", "no-answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An option at work in a window."""
+
+    option: int
+    window: int
+    share_frac: float
+    """Share of the task at scale 1."""
+    begins: bool
+    """Whether it is set up here."""
+    start_days: float
+    end_days: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided, in days and USD."""
+
+    uses: tuple[Use, ...]
+    bought: dict[int, int]
+    """Product -> number."""
+    tiers: dict[tuple[int, int], str]
+    """(task, region) -> tier of its dataset."""
+    scale_frac: float
+    """Stretch of the scalable tasks."""
+    finish_days: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``state``: why the solver stopped, proven or not; ``decision``: what it has."""
+
+    state: State
+    decision: Decision | None
+    bound: float
+    """Proven bound on the first goal: USD, days or stretch."""
+    gap_frac: float
+    columns: int
+    rows: int
+    nodes: int
+    seconds: float
+    version: str
+
+
+class Solver:
+    """One problem, compiled once, solved as often as wanted under changed limits or with options closed."""
+
+    def __init__(
+        self,
+        spec: ProblemSpec,
+        session: Session,
+        time_limit_s: float = 60.0,
+        options: Collection[int] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.session = session
+        self.time_limit_s = time_limit_s
+        self.inputs: Inputs = scale(spec, options)
+        self.ctx: Context = build(self.inputs)
+        self.compiled: Compiled = compile_model(self.ctx.m)
+        self.model = self.compiled.model
+        self._first_goal_row = self.compiled.rows.get("c_first_goal")
+        if self._first_goal_row is not None:
+            self.model.row_upper[self._first_goal_row] = np.inf
+        session.load(self.model)
+        self._cost = self._vectors()
+
+    def _vectors(self) -> tuple[Array, Array, float]:
+        """Objective vectors of the two goals; the second read off the model's own expressions."""
+        from pyomo.repn import generate_standard_repn
+
+        second = np.zeros(len(self.model.cost))
+        repn = generate_standard_repn(goals(self.ctx)[1])
+        for variable, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
+            column = self.compiled.columns.get(variable.name)
+            if column is not None:
+                second[column] += coefficient
+        return self.model.cost, second, float(repn.constant)
+
+    def solve(
+        self,
+        *,
+        closed: Callable[[int], bool] | None = None,
+        limits: dict[str, float] | None = None,
+        two_goals: bool = True,
+    ) -> Outcome:
+        """Solves the problem.
+
+        Args:
+            closed: options (by number) that may not be used.
+            limits: new values in case units for limits of the case, e.g. ``{"deadline": 35.0}``.
+            two_goals: whether to break ties by the second goal.
+
+        Raises:
+            KeyError: the problem has no limit of that name.
+            NoAnswerError: HiGHS failed or ignored a part of the model.
+        """
+        started = time.monotonic()
+        changes = self._changes(closed, limits)
+        first = self._run(changes)
+        if first.x is None:
+            state: State = "infeasible" if first.status == "infeasible" else "no-answer"
+            return self._outcome(state, None, first, started)
+        best = self._polish(changes, first, self._cost[0], self.model.offset)
+        if two_goals:
+            best = self._second(changes, best)
+        state = "optimal" if first.status == "optimal" else "feasible"
+        return self._outcome(state, self._read(best), first, started)
+
+    def least_excess(self, name: str, *, closed: Callable[[int], bool] | None = None) -> float | None:
+        """Smallest loosening of one limit that makes a plan exist, in case units; None if none does.
+
+        Raises:
+            KeyError: the problem has no limit of that name.
+        """
+        limit = self._limit(name)
+        column = self.compiled.columns[limit.slack]
+        changes = self._changes(closed, None, free=(name,))
+        cost = np.zeros(len(self.model.cost))
+        cost[column] = 1.0
+        answer = self._run(replace(changes, cost=cost))
+        if answer.x is None:
+            return None
+        return float(answer.x[column]) * limit.per_unit
+
+    def _limit(self, name: str) -> Limit:
+        found = {limit.name: limit for limit in self.ctx.limits}
+        if name not in found:
+            raise KeyError(f"the problem has no limit {name!r}; it has {sorted(found)}")
+        return found[name]
+
+    def _changes(
+        self,
+        closed: Callable[[int], bool] | None,
+        limits: dict[str, float] | None,
+        free: tuple[str, ...] = (),
+    ) -> Request:
+        for name in limits or {}:
+            self._limit(name)
+        columns: list[int] = []
+        lower: list[float] = []
+        upper: list[float] = []
+        if closed is not None:
+            for option, window in self.inputs.uses:
+                column = self.compiled.columns.get(f"v_used[{option},{window}]")
+                if column is not None and closed(option):
+                    columns.append(column)
+                    lower.append(0.0)
+                    upper.append(0.0)
+        for limit in self.ctx.limits:
+            value = (limits or {}).get(limit.name)
+            if limit.name in free or value is not None:
+                shift = 0.0 if value is None else value / limit.per_unit - limit.upper
+                columns.append(self.compiled.columns[limit.slack])
+                lower.append(shift if value is not None else 0.0)
+                upper.append(shift if value is not None else 1e5)
+        if not columns:
+            return Request()
+        return Request(columns=np.array(columns), col_lower=np.array(lower), col_upper=np.array(upper))
+
+    def _run(self, request: Request) -> Answer:
+        options = {"mip_rel_gap": GAP_FRAC} | request.options
+        answer = self.session.solve(replace(request, options=options), self.time_limit_s)
+        if answer.status in ("infeasible", "infeasible-or-unbounded"):
+            # HiGHS has called feasible models infeasible in presolve; the user is told only when
+            # the answer stands without it.
+            again = replace(request, options=options | {"presolve": "off"})
+            answer = self.session.solve(again, self.time_limit_s)
+        return answer
+
+    def _polish(self, changes: Request, answer: Answer, cost: Array, offset: float) -> Answer:
+        """Re-solves with all integers fixed, so that times and shares are exact and not MIP tolerance."""
+        integers = np.flatnonzero(self.model.integer)
+        if answer.x is None or not len(integers):
+            return answer
+        values = np.round(answer.x[integers])
+        columns, lower, upper = _merged(changes, integers, values)
+        fixed = replace(
+            changes,
+            cost=cost,
+            offset=offset,
+            columns=columns,
+            col_lower=lower,
+            col_upper=upper,
+            options=changes.options | POLISH_OPTIONS,
+        )
+        polished = self.session.solve(fixed, self.time_limit_s)
+        return polished if polished.x is not None else answer
+
+    def _second(self, changes: Request, best: Answer) -> Answer:
+        if best.x is None or best.objective is None:
+            return best
+        _, second_cost, offset = self._cost
+        before = float(second_cost @ best.x) + offset
+        value = best.objective - self.model.offset
+        tied = self._tied(changes, value + 1e-6 * max(1.0, abs(value)))
+        answer = self._run(tied)
+        if answer.x is not None and answer.objective is not None:
+            gain = before - answer.objective
+            if gain > WORTHWHILE_FRAC * max(abs(before), 1e-3):
+                return self._polish(tied, answer, second_cost, offset)
+        # The choices stay; what the first goal left open (begins, idle amounts) is settled at no loss.
+        return self._polish(self._tied(changes, value), best, second_cost, offset)
+
+    def _tied(self, changes: Request, most: float) -> Request:
+        """The second goal, with the first held at ``most`` or better."""
+        _, second_cost, offset = self._cost
+        tied = replace(changes, cost=second_cost, offset=offset)
+        if self._first_goal_row is None:
+            return tied
+        row = np.array([self._first_goal_row])
+        return replace(tied, rows=row, row_lower=np.array([-np.inf]), row_upper=np.array([most]))
+
+    def _outcome(self, state: State, decision: Decision | None, first: Answer, started: float) -> Outcome:
+        bound, gap = np.nan, np.inf
+        if first.objective is not None and first.bound is not None:
+            gap = abs(first.objective - first.bound) / max(abs(first.objective), 1e-9)
+            bound = self._goal_in_case_units(first.bound)
+        return Outcome(
+            state,
+            decision,
+            bound,
+            gap,
+            len(self.model.cost),
+            len(self.model.row_lower),
+            first.nodes,
+            time.monotonic() - started,
+            first.version,
+        )
+
+    def _goal_in_case_units(self, value: float) -> float:
+        if self.spec.question == "fastest":
+            return value * self.inputs.days_per_unit
+        return -value if self.spec.question == "most-tokens" else value * self.inputs.usd_per_unit
+
+    def _read(self, answer: Answer) -> Decision:
+        x = answer.x
+        if x is None:
+            raise NoAnswerError("the solver reports a solution and has none")
+        value = self.compiled.value
+        spec, unit = self.spec, self.inputs.days_per_unit
+        uses: list[Use] = []
+        for task, window in self.ctx.m.CELLS:
+            at = spec.windows[window][0] + value(x, f"v_begin[{task},{window}]") * unit
+            uses.extend(self._uses_of_cell(x, task, window, at))
+        # By the variable's own name: Pyomo quotes index strings that look like something else.
+        places = {key for key, variable in self.ctx.m.v_tier.items() if value(x, variable.name) > 0.5}
+        bought = {k: round(value(x, f"v_bought[{k}]")) for k in range(len(spec.products))}
+        return Decision(
+            uses=tuple(uses),
+            bought={k: count for k, count in bought.items() if count},
+            tiers={key[:2]: key[2] for key in places},
+            scale_frac=value(x, "v_scale") if any(t.scalable for t in spec.tasks) else 1.0,
+            finish_days=max((use.end_days for use in uses), default=0.0),
+            usd=self._ledger_usd(x),
+        )
+
+    def _uses_of_cell(self, x: Array, task: int, window: int, at_days: float) -> list[Use]:
+        spec = self.spec
+        # What is bought or already there comes first in a window: purchases end with it.
+        value = self.compiled.value
+        found = []
+        for number, _ in self.ctx.m.uses_of_cell[task, window]:
+            if value(x, f"v_used[{number},{window}]") < 0.5:
+                continue
+            o = spec.options[number]
+            share = value(x, f"v_share[{number},{window}]")
+            begins = value(x, f"v_used[{number},{window - 1}]") < 0.5
+            # An option may be set up in one window and work only in the next.
+            if share > LEAST_USE or (begins and o.setup_days > 0.0):
+                # With two regions the task leaves the first for good before it enters the last.
+                moved = value(x, f"v_first[{task},{o.region}]") < 0.5
+                found.append((moved, not spec.resources[o.resource].committed, o.key, number, share, begins))
+        uses = []
+        for _, _, _, option, share, begins in sorted(found):
+            o = spec.options[option]
+            days = share * o.work_days + (o.setup_days if begins else 0.0)
+            uses.append(Use(option, window, share, begins, at_days, at_days + days))
+            at_days += days
+        return uses
+
+    def _ledger_usd(self, x: Array) -> float:
+        from pyomo.repn import generate_standard_repn
+
+        repn = generate_standard_repn(self.ctx.m.e_cost)
+        total = float(repn.constant)
+        for variable, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
+            total += coefficient * self.compiled.value(x, variable.name)
+        return total * self.inputs.usd_per_unit
+
+
+def _merged(changes: Request, columns: Array, values: Array) -> tuple[Array, Array, Array]:
+    """Bounds of ``changes`` with further columns fixed at ``values``."""
+    bounds: dict[int, tuple[float, float]] = {}
+    if changes.columns is not None and changes.col_lower is not None and changes.col_upper is not None:
+        bounds = {
+            int(c): (float(low), float(high))
+            for c, low, high in zip(changes.columns, changes.col_lower, changes.col_upper, strict=True)
+        }
+    bounds |= {int(c): (float(v), float(v)) for c, v in zip(columns, values, strict=True)}
+    order = sorted(bounds)
+    return (
+        np.array(order),
+        np.array([bounds[c][0] for c in order]),
+        np.array([bounds[c][1] for c in order]),
+    )

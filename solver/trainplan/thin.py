@@ -1,0 +1,154 @@
+"""Options that another option beats in every plan get no columns.
+
+An option *b* is dropped when one option *a* of the same task takes no longer, costs no more for the work
+and for each start, brings no more fixed cost (data staged, results handed over, clouds adapted to) and is
+bound by no limit that *b* is not bound by: wherever *b* stands in a plan, *a* can stand instead.
+
+Where *a* lies in another region, what its place can cost at most is set against what *b*'s place costs
+at least, and ``TOLERANCE_FRAC`` of the cheapest way to do the task is forgiven; the plan's gap is widened
+by what was forgiven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from trainplan.problem import ProblemSpec
+
+TOLERANCE_FRAC = 1e-4
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Bounds on what a region costs a task beside the options themselves."""
+
+    fixed_low_usd: float
+    fixed_high_usd: float
+    daily_low_usd: float
+    daily_high_usd: float
+
+
+def thinned(spec: ProblemSpec, wanted: Sequence[int] | None = None) -> tuple[tuple[int, ...], float]:
+    """Options worth a column, and the USD by which leaving out the others may cost at most.
+
+    Args:
+        spec: the problem.
+        wanted: options to choose from; all when absent.
+    """
+    numbers = range(len(spec.options)) if wanted is None else wanted
+    kept: list[int] = []
+    forgiven_usd = 0.0
+    for task in range(len(spec.tasks)):
+        mine = [n for n in numbers if spec.options[n].task == task]
+        if not mine:
+            continue
+        allowance = TOLERANCE_FRAC * min(
+            spec.options[n].work_days * spec.options[n].daily_usd + spec.options[n].once_usd for n in mine
+        )
+        kept += _undominated(spec, task, mine, allowance)
+        forgiven_usd += 2.0 * allowance
+    return tuple(sorted(kept)), forgiven_usd
+
+
+def _undominated(spec: ProblemSpec, task: int, mine: list[int], allowance: float) -> list[int]:
+    options = [spec.options[n] for n in mine]
+    places = {o.region: _place(spec, task, o.region) for o in options}
+    region = np.array([o.region for o in options])
+    low = np.array([places[o.region].fixed_low_usd for o in options])
+    high = np.array([places[o.region].fixed_high_usd for o in options])
+    held_low = np.array([places[o.region].daily_low_usd for o in options])
+    held_high = np.array([places[o.region].daily_high_usd for o in options])
+    work = np.array([o.work_days for o in options])
+    setup = np.array([o.setup_days for o in options])
+    daily = np.array([o.daily_usd for o in options])
+    once = np.array([o.once_usd for o in options])
+    nodes = np.array([float(o.nodes) for o in options])
+    grant = np.array([o.accelerator_hours_per_day for o in options])
+    cloud = np.array([spec.cloud_once_usd.get(o.cloud, 0.0) for o in options])
+    stands_in = _stands_in(spec, mine)
+    order = np.argsort(work * (daily + held_low) + low, kind="stable")
+    alive = np.ones(len(mine), dtype=bool)
+    parallel = any(len(group) > 1 for group in spec.parallel_groups)
+    for a in order:
+        if not alive[a]:
+            continue
+        here = region == region[a]
+        upper = np.where(here, 0.0, held_high[a])
+        lower = np.where(here, 0.0, held_low)
+        fixed_gap = np.where(here, 0.0, high[a] + cloud[a] - low - cloud)
+        worse = (
+            (work[a] <= work)
+            & (work[a] * (daily[a] + upper) <= work * (daily + lower))
+            & (setup[a] <= setup)
+            & (setup[a] * (daily[a] + upper) <= setup * (daily + lower) + np.where(here, 0.0, allowance))
+            & (once[a] + np.maximum(fixed_gap, 0.0) <= once + np.where(here, 0.0, allowance))
+            & (work[a] * grant[a] <= work * grant)
+            & stands_in(int(a))
+        )
+        if parallel:
+            worse &= nodes[a] <= nodes
+        worse[a] = False
+        alive &= ~worse
+    return [mine[i] for i in np.flatnonzero(alive)]
+
+
+def _stands_in(spec: ProblemSpec, mine: list[int]) -> Any:
+    """For an option, which others its resource and nodes are never scarcer than."""
+    resources = np.array([spec.options[n].resource for n in mine])
+    nodes = np.array([spec.options[n].nodes for n in mine])
+    held = np.array([spec.resources[r].held_nodes for r in resources])
+    scarce = np.array([spec.resources[r].committed or spec.resources[r].grant_hours < inf for r in resources])
+    shared = len(spec.tasks) > 1
+
+    def others(a: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        same = (resources == resources[a]) & (nodes[a] <= nodes)
+        if scarce[a]:
+            return np.asarray(same)
+        # Wherever the other can run, this one can too.
+        runs = (nodes[a] <= held[a])[None, :] | (nodes[:, None] > held)
+        if shared and np.isfinite(held[a]).any():
+            return np.asarray(same)
+        return np.asarray(same | runs.all(axis=1))
+
+    return others
+
+
+def _place(spec: ProblemSpec, task: int, region: int) -> _Place:
+    """What a region may cost a task: staging, moves, handovers, and the dataset kept there."""
+    staging = spec.staging_usd.get((task, region), 0.0)
+    traffic = sum(
+        (
+            _most(usd for (t, a, b), usd in spec.move_usd.items() if t == task and region in (a, b)),
+            _most(usd for (p, t, a, _), usd in spec.handover_usd.items() if p == task and a == region)
+            * sum(task in other.predecessors for other in spec.tasks),
+            _most(usd for (p, t, _, b), usd in spec.handover_usd.items() if t == task and b == region)
+            * len(spec.tasks[task].predecessors),
+        )
+    )
+    if len({o.region for o in spec.options if o.task == task}) == 1 or len(spec.tasks) == 1:
+        traffic = 0.0
+    choices = [c for c in spec.datasets if (c.task, c.region) == (task, region)]
+    if not choices:
+        return _Place(staging, staging + traffic, 0.0, 0.0)
+    least = [(c.once_usd + c.min_days * c.usd_per_day, c.usd_per_day, c.read_usd) for c in choices]
+    plain = min(choices, key=lambda c: (c.min_days * c.usd_per_day + c.once_usd + c.read_usd, c.tier))
+    return _Place(
+        fixed_low_usd=staging + min(once for once, _, _ in least),
+        fixed_high_usd=staging
+        + traffic
+        + plain.once_usd
+        + plain.read_usd
+        + plain.min_days * plain.usd_per_day,
+        daily_low_usd=min(daily for _, daily, _ in least),
+        daily_high_usd=plain.usd_per_day,
+    )
+
+
+def _most(amounts: Any) -> float:
+    return max(amounts, default=0.0)

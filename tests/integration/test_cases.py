@@ -1,0 +1,74 @@
+"""Every case that ships is solved, verified and compared with the answer beside it.
+
+``TRAINPLAN_REGOLD=1`` rewrites the numbers of the expected answers (never their reasons).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainplan.planning import plan
+from trainplan_models.base import InfeasibleError
+from trainplan_models.casefile import load_case
+from trainplan_models.catalog import builtin
+from trainplan_models.plan import Plan
+
+CASES = Path(__file__).parents[2] / "cases"
+FILES = sorted(CASES.glob("*.yaml"))
+LARGEST_GAP_FRAC = 0.005
+DAY_S = 86400.0
+
+
+def expected_of(path: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(path.with_suffix(".expected.json").read_text(encoding="utf-8"))
+    return answer
+
+
+def answer_of(found: Plan) -> dict[str, Any]:
+    """What a plan decides, in numbers that fit on a page."""
+    return {
+        "exit": 0,
+        "total_usd": round(found.total_usd, 2),
+        "finish_days": round(found.finish_s / DAY_S, 3),
+        "segments": [
+            f"{s.task}: {s.nodes}+{s.spare_nodes} x {s.pool} {s.mode} {s.work_frac:.3f}" for s in found.segments
+        ],
+        "purchases": [f"{p.count} x {p.nodes} {p.pool} {p.mode}" for p in found.purchases],
+    }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_case_has_its_expected_answer(path: Path) -> None:
+    expected = expected_of(path)
+    case = load_case(path)
+    if expected["exit"] == 3:
+        with pytest.raises(InfeasibleError) as caught:
+            plan(case, builtin(), compare=False)
+        for words in expected["says"]:
+            assert words in str(caught.value)
+        return
+    found = plan(case, builtin(), compare=False)
+    if os.environ.get("TRAINPLAN_REGOLD"):
+        kept = {"reason": expected.get("reason", "")}
+        text = json.dumps(answer_of(found) | kept, indent=2, ensure_ascii=False)
+        path.with_suffix(".expected.json").write_text(text + "\n", encoding="utf-8")
+        return
+    assert found.status == "optimal"
+    assert found.solver.gap_frac <= LARGEST_GAP_FRAC
+    assert found.total_usd == pytest.approx(expected["total_usd"], rel=1e-3)
+    assert found.finish_s / DAY_S == pytest.approx(expected["finish_days"], rel=1e-2)
+    assert answer_of(found)["segments"] == expected["segments"]
+    assert answer_of(found)["purchases"] == expected["purchases"]
+    assert expected["reason"], "an expected answer says why it is right"
+
+
+def test_every_case_has_an_answer_and_every_answer_a_case() -> None:
+    stems = {path.stem for path in FILES}
+    answers = {path.name.removesuffix(".expected.json") for path in CASES.glob("*.expected.json")}
+    assert len(stems) >= 8
+    assert stems == answers

@@ -1,0 +1,143 @@
+"""Random small problems with a few of everything, one per seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from random import Random
+
+from trainplan.problem import DatasetChoice, Option, ProblemSpec, Product, Resource, TaskSpec
+
+MOST_PAIRS = {1: 9, 2: 6, 3: 4}
+"""(option, window) pairs of a task, by number of tasks: what a search can go through."""
+RATE_USD = {"on-demand": 97.0, "spot": 38.0, "owned": 7.0, "grant": 1.5, "reserved": 0.0}
+"""Price of a node-day by billing mode."""
+QUESTIONS = ("cheapest", "fastest", "most-tokens")
+
+
+def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> ProblemSpec:
+    """The problem of a seed."""
+    pick = Random(seed)
+    lengths = [pick.choice([2.0, 3.5, 6.0, 11.0]) for _ in range(pick.choice([1, 2, 3]))]
+    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    windows = tuple(zip([0.0, *ends], ends, strict=False))
+    regions = pick.choice([1, 1, 2])
+    modes = pick.sample(sorted(RATE_USD), pick.choice([2, 3]))
+    resources = tuple(_resource(pick, mode, len(windows)) for mode in modes)
+    region_of = [pick.randrange(regions) for _ in resources]
+    count = pick.choice([1, 2, 2, 3])
+    tasks = tuple(_task(pick, number, windows) for number in range(count))
+    ways = [_options(pick, t, resources, region_of, len(windows), MOST_PAIRS[count]) for t in range(count)]
+    usd = sum(min(o.work_days * o.daily_usd for o in way) for way in ways)
+    days = sum(min(o.work_days + o.setup_days for o in way) for way in ways)
+    spec = ProblemSpec(
+        tasks=tasks,
+        options=tuple(option for way in ways for option in way),
+        resources=resources,
+        regions=tuple(f"region-{r}" for r in range(regions)),
+        windows=windows,
+        products=tuple(
+            p for r, place in enumerate(resources) if place.committed for p in _products(pick, r, ends)
+        ),
+        programme_daily=pick.choice([(), (("operations and people", 55.0),)]),
+        programme_once=pick.choice([(), (("security", 40.0),)]),
+        delay_usd_per_day=pick.choice([0.0, 0.0, 180.0]),
+        delay_after_days=pick.choice([inf, 0.3 * ends[-1]]),
+        deadline_days=days * pick.choice([inf, inf, 2.0, 1.3, 1.1, 1.0, 0.8]),
+        budget_usd=(usd + 300.0) * pick.choice([inf, inf, inf, 4.0, 2.0, 1.2]),
+        max_nodes=pick.choice([inf, inf, 6.0, 4.0]),
+        question=pick.choice(questions),
+    )
+    return _with_traffic(pick, spec)
+
+
+def _task(pick: Random, number: int, windows: tuple[tuple[float, float], ...]) -> TaskSpec:
+    return TaskSpec(
+        name=f"task-{number}",
+        predecessors=tuple(p for p in range(number) if pick.random() < 0.6),
+        release_days=pick.choice([0.0] * 7 + [windows[-1][0]]),
+        due_days=pick.choice([inf] * 6 + [0.7 * windows[-1][1]]),
+        scalable=pick.random() < (0.9 if number == 0 else 0.4),
+    )
+
+
+def _resource(pick: Random, mode: str, windows: int) -> Resource:
+    held = {
+        "on-demand": [inf] * windows,
+        "spot": [pick.choice([2.0, 4.0, 6.0])] * windows,
+        "owned": [pick.choice([0.0, 2.0, 4.0, 6.0]) for _ in range(windows)],
+        "grant": [4.0] * windows,
+        "reserved": [pick.choice([0.0, 0.0, 1.0])] * windows,
+    }[mode]
+    return Resource(
+        name=mode,
+        pool=f"pool-{mode}",
+        mode=mode,
+        held_nodes=tuple(held),
+        committed=mode == "reserved",
+        grant_hours=pick.choice([0.0, 400.0, 1500.0, 4000.0]) if mode == "grant" else inf,
+        unusable_tail_days=pick.choice([0.0, 0.25, 1.5]) if mode == "reserved" else 0.0,
+    )
+
+
+def _options(
+    pick: Random, task: int, resources: tuple[Resource, ...], region_of: list[int], windows: int, most: int
+) -> list[Option]:
+    work_days = pick.choice([1.3, 4.0, 7.7, 12.0])
+    found = []
+    for number in range(min(3, most // windows)):
+        resource = pick.randrange(len(resources))
+        nodes = pick.choice([1, 2, 4])
+        usd = round(RATE_USD[resources[resource].mode] * nodes * pick.uniform(0.9, 1.5), 2)
+        found.append(
+            Option(
+                task=task,
+                resource=resource,
+                region=region_of[resource],
+                nodes=nodes,
+                work_days=round(work_days / nodes**0.85 * pick.uniform(0.8, 1.5), 3),
+                setup_days=pick.choice([0.0, 0.04, 0.5]),
+                daily=(("compute", usd), *pick.choice([(), (("monitoring", 3.0 * nodes),)])),
+                once=pick.choice([(), (), (), (("migration", pick.choice([5.0, 60.0])),)]),
+                accelerator_hours_per_day=nodes * 192.0,
+                key=f"{task}-{number}",
+            )
+        )
+    return found
+
+
+def _products(pick: Random, resource: int, ends: list[float]) -> list[Product]:
+    found = []
+    for _ in range(pick.choice([1, 2])):
+        first = pick.randrange(len(ends))
+        last = pick.randrange(first, len(ends))
+        days = ends[last] - (ends[first - 1] if first else 0.0)
+        nodes = pick.choice([1, 2, 4])
+        usd = round(days * nodes * pick.uniform(15.0, 60.0), 2)
+        inside = last < len(ends) - 1 or pick.random() < 0.7
+        found.append(
+            Product(resource, nodes, first, last, days, usd, pick.choice([1, 2]), ends_inside=inside)
+        )
+    return found
+
+
+def _with_traffic(pick: Random, spec: ProblemSpec) -> ProblemSpec:
+    """Datasets that lie somewhere, state and results that have to be moved."""
+    prices = [0.0, 12.0, 75.5, 300.0]
+    tasks, regions = range(len(spec.tasks)), range(len(spec.regions))
+    datasets: list[DatasetChoice] = []
+    for task in tasks:
+        if pick.random() < 0.4:
+            for tier in pick.choice([["hot"], ["hot", "cold tier, 90 days"]]):
+                daily, least = pick.choice([(9.0, 0.0), (2.5, 30.0), (4.0, 90.0)])
+                once = pick.choice(prices) / 10
+                datasets += [DatasetChoice(task, r, tier, daily * (1 + r / 3), least, once) for r in regions]
+    between = [(a, b) for a in regions for b in regions if a != b]
+    handovers = [(p, t, *pair) for t in tasks for p in spec.tasks[t].predecessors for pair in between]
+    return replace(
+        spec,
+        datasets=tuple(datasets),
+        staging_usd={(t, r): pick.choice(prices) for t in tasks for r in regions},
+        move_usd={(t, *pair): pick.choice(prices) for t in tasks for pair in between},
+        handover_usd={handover: pick.choice(prices) for handover in handovers},
+    )
