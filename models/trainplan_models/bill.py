@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from trainplan_models.catalog import Catalog, Pool
 
 
+_Key = tuple[str, str, str, str, float, bool]
+"""Category, task, item, unit, price and whether it is fixed: what makes two amounts one line."""
+
+
 @dataclass(slots=True)
 class Bill:
     """A bill in the making, with what is looked up for it."""
@@ -24,7 +28,8 @@ class Bill:
     catalog: Catalog
     pools: Mapping[str, Pool]
     """``catalog.pools()``."""
-    lines: list[CostLine] = field(default_factory=list)
+    _quantities: dict[_Key, float] = field(default_factory=dict)
+    _kept: set[_Key] = field(default_factory=set)
 
     def add(
         self,
@@ -38,22 +43,34 @@ class Bill:
         fixed: bool | None = None,
         keep: bool = False,
     ) -> None:
-        """Add a line, rounded to the cent; one that comes to nothing is left out unless ``keep``."""
-        usd = round(quantity * unit_usd, 2)
-        if usd == 0.0 and not (keep and quantity > 0):
-            return
-        self.lines.append(
-            CostLine(
-                category=category,
-                task=task,
-                item=item,
-                quantity=quantity,
-                unit=unit,
-                unit_usd=unit_usd,
-                usd=usd,
-                fixed=costs.FIXED[category] if fixed is None else fixed,
+        """Add to the line of this item at this price; one that comes to nothing is left out unless ``keep``."""
+        key = (category, task, item, unit, unit_usd, costs.FIXED[category] if fixed is None else fixed)
+        self._quantities[key] = self._quantities.get(key, 0.0) + quantity
+        if keep:
+            self._kept.add(key)
+
+    @property
+    def lines(self) -> list[CostLine]:
+        """The lines so far, each rounded to the cent."""
+        found = []
+        for key, quantity in self._quantities.items():
+            category, task, item, unit, unit_usd, fixed = key
+            usd = round(quantity * unit_usd, 2)
+            if usd == 0.0 and not (key in self._kept and quantity > 0):
+                continue
+            found.append(
+                CostLine(
+                    category=category,
+                    task=task,
+                    item=item,
+                    quantity=quantity,
+                    unit=unit,
+                    unit_usd=unit_usd,
+                    usd=usd,
+                    fixed=fixed,
+                )
             )
-        )
+        return found
 
     def task(self, name: str) -> Task:
         """The task of that name.

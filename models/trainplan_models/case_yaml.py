@@ -6,6 +6,7 @@ that can be told from the text alone is reported: keys given twice, tabs, tags, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,12 @@ Node = Any
 
 MAX_NODES = 100_000
 """Values a file may have, each use of an anchor counted."""
+MAX_DEPTH = 100
+"""Brackets that may be open at once."""
 TEXT_KEYS = frozenset({"name", "labels", "after"})
 """What stands under these keys is text as written: ``release: 1.10`` is not the number 1.1."""
 
+_BRACKET = re.compile(r"[\[\]{}]")
 _TAG = "tag:yaml.org,2002:"
 _SYNTAX_FIXES = (
     ("\\t", "Indent with spaces: YAML does not allow tabs."),
@@ -63,6 +67,7 @@ def read_yaml(text: str, file: str, base: Path = ()) -> Document:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     yaml = YAML(typ="safe", pure=True)
+    _check_depth(text, file)
     try:
         node = yaml.compose(text)
     except MarkedYAMLError as error:
@@ -72,11 +77,25 @@ def read_yaml(text: str, file: str, base: Path = ()) -> Document:
         problem = Problem("not readable as YAML: " + " ".join(str(error).split()), file=file)
         raise InputError(problem) from None
     except RecursionError:
-        raise InputError(Problem("brackets are nested too deeply to be a case", file=file)) from None
+        raise _too_deep(file, 0) from None
     document = Document(None, {})
     if node is not None:
         document.data = _Builder(yaml, file, document).build(node, base)
     return document
+
+
+def _check_depth(text: str, file: str) -> None:
+    """Brackets cost the parser time that grows with the square of their depth."""
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
+        if depth > MAX_DEPTH:
+            raise _too_deep(file, text.count("\n", 0, bracket.start()) + 1)
+
+
+def _too_deep(file: str, line: int) -> InputError:
+    fix = "Close every [ with ] and every { with }."
+    return InputError(Problem("lists are nested too deeply to be a case", file=file, line=line, fix=fix))
 
 
 def _syntax_problem(error: Any, file: str, line: int) -> Problem:

@@ -22,7 +22,7 @@ from trainplan_models.case_yaml import read_yaml
 from trainplan_models.places import Path, Places, dotted
 from trainplan_models.quantity import shown
 
-MAX_FILE_BYTES = 1_000_000
+MAX_FILE_BYTES = 100_000
 """Case files are text of a few kB; more is a mistaken path."""
 
 
@@ -103,7 +103,7 @@ def _text_of(path: FilePath) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(Problem(f"cannot be read: {reason}", file=name)) from None
     if len(data) > MAX_FILE_BYTES:
-        message = f"is larger than {MAX_FILE_BYTES / 1e6:g} MB, which no case is"
+        message = f"is larger than {MAX_FILE_BYTES // 1000} kB, which no case is"
         raise InputError(Problem(message, file=name, fix="Name a case file: YAML text of a few kB."))
     return _decoded(data, name)
 

@@ -60,6 +60,7 @@ class Software:
     attention_factor: float
     moe_factor: float
     elementwise_factor: float
+    cast_factor: float
     launch_factor: float
     tp_overlap: float
     dp_overlap: float
@@ -211,11 +212,11 @@ def links_of(hardware: Hardware, accelerator: Accelerator, node: NodeType) -> Li
 
 
 def power_factor(hardware: Hardware, accelerator: Accelerator) -> float:
-    """Slow-down of a part with less power per peak rate than the measured ones: the rate goes with the cube root."""
+    """Rate of a part against the measured ones by its power per peak rate: it goes with the cube root."""
     if not hardware.watts_per_tflops or not accelerator.tdp_w:
         return 1.0
     share = accelerator.tdp_w / (accelerator.bf16_flops / 1e12) / hardware.watts_per_tflops
-    return float(min(1.0, share) ** (1.0 / 3.0))
+    return float(min(max(share, 0.2), 1.6) ** (1.0 / 3.0))
 
 
 def matmul_flops(hardware: Hardware, accelerator: Accelerator, precision: str) -> float:

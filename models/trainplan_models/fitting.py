@@ -31,7 +31,7 @@ SOFTWARE = ["compute_factor", "attention_factor", "moe_factor", "elementwise_fac
 FEW_ROWS = 25
 """Generations with fewer rows than this have only their rates and links fitted."""
 FEW_PARAMETERS = {"matmul_frac", "fp8_frac", "attention_frac", "scaleout_frac", "compute_factor", "straggler_frac"}
-NEEDS = {"fp8_frac": "fp8", "fp4_frac": "fp4", "moe_factor": "moe", "ep_overlap": "moe", "expert_kernels": "moe"}
+NEEDS = {"fp8_frac": "fp8", "cast_factor": "fp8", "fp4_frac": "fp4", "moe_factor": "moe", "ep_overlap": "moe", "expert_kernels": "moe"}
 """What rows must have for a parameter to show in them."""
 ERROR_SCALE = 0.06
 """Relative error taken as one unit of misfit."""

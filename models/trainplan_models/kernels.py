@@ -188,11 +188,21 @@ def elementwise_bytes(setup: TrainSetup, at: Inner, moe: bool) -> Floats:
         moved = wide * gate * 2.0 + routed * shape.hidden * 2.0 * 6.0
     else:
         moved = at.tokens * shape.ffn / at.tp * gate * 2.0
-    traffic = residual + heads + moved
-    if setup.precision in ("fp8", "fp4"):
-        casts = at.tokens * (3.0 * shape.hidden / at.spread + (shape.value_dim + shape.ffn) / at.tp)
-        traffic = traffic + casts * 2.0
-    return traffic
+    return residual + heads + moved
+
+
+def cast_bytes(setup: TrainSetup, at: Inner, moe: bool) -> Floats:
+    """Memory traffic of quantizing the operands of one layer's matmuls, forward: read in 16 bits, written in 8."""
+    shape = setup.shape
+    if setup.precision not in ("fp8", "fp4"):
+        return 0.0 * at.tokens
+    inputs = at.tokens * (2.0 * shape.hidden / at.spread + shape.value_dim / at.tp)
+    if moe:
+        routed = at.tokens / np.where(at.ep > 1, at.spread, 1.0) * shape.experts_per_token
+        inputs = inputs + routed * (shape.hidden + shape.routed_ffn) + at.tokens * shape.shared_ffn / at.tp
+    else:
+        inputs = inputs + at.tokens * shape.ffn / at.tp
+    return 3.0 * inputs
 
 
 def _tensor_s(setup: TrainSetup, at: Inner, links: Links, software: Software) -> Floats:
@@ -234,7 +244,9 @@ def layer_pass(
     forward, data_grad, weight_grad = _linear_sum(pairs, at.tokens, chip)
     mlp = _mlp(shape, at, chip, moe)
     core = attention_core_s(setup, at, chip, software)
-    moved = elementwise_bytes(setup, at, moe) * software.elementwise_factor / chip.memory_bytes_per_s
+    traffic = elementwise_bytes(setup, at, moe) * software.elementwise_factor
+    traffic = traffic + cast_bytes(setup, at, moe) * software.cast_factor
+    moved = traffic / chip.memory_bytes_per_s
     kernels: Floats | float = KERNELS + len(pairs)
     if moe:
         kernels = kernels + MOE_KERNELS + software.expert_kernels * np.maximum(shape.experts / at.ep, 1.0)

@@ -189,11 +189,12 @@ def port_bytes_per_s(text: str, per_node: int) -> float | None:
         return float(match.group(1)) * 1e9 / 8.0 / per_node
     if match := re.search(r"(\d+)x\s*HDR", text):
         return float(match.group(1)) * 200e9 / 8.0 / per_node
-    if match := re.search(r"(\d+)\s*x\s[^x]*?(\d+)\s*G(?:b|B)", text):
-        if "NVLINK" in match.group(0).upper():
-            return None
-        return float(match.group(1)) * float(match.group(2)) * 1e9 / 8.0 / per_node
-    return None
+    found = [
+        float(count) * float(rate)
+        for count, between, rate in re.findall(r"(\d+)\s*x\s([^x|]*?)(\d+)\s*G(?:b|B)", text)
+        if "NVLINK" not in between.upper()
+    ]
+    return max(found) * 1e9 / 8.0 / per_node if found else None
 
 
 def _node(row: Row, accelerator: Accelerator, devices: int) -> tuple[NodeType, int]:

@@ -37,6 +37,9 @@ Floats = NDArray[np.float64]
 CHUNK = 1 << 15
 """Layouts evaluated at once, so that intermediate arrays stay in cache."""
 
+HOST_PARAMETER_S = 2e-9
+"""Update of one parameter in host memory, with its way there and back (ZeRO-Offload, one device's share)."""
+
 EXTRA_FORWARDS = {"preference": 1.0}
 """Forward passes of a frozen reference model per training token, by task kind."""
 
@@ -279,5 +282,5 @@ def _optimizer(context: _Context, grid: LayoutGrid, layers: Floats) -> Floats:
     own = params.dense / np.where(sharded, shard, 1.0) + params.expert / np.where(sharded, expert_group, 1.0)
     if setup.lora is not None:
         own = lora_params(setup.shape, setup.lora.rank) / (grid.pp * grid.tp).astype(float)
-    traffic = own * (recipe.step_bytes + 8.0)
-    return traffic / context.chip.memory_bytes_per_s
+    device = own * (recipe.step_bytes + 8.0) / context.chip.memory_bytes_per_s
+    return device + own * HOST_PARAMETER_S * (recipe.host_bytes > 0)

@@ -25,7 +25,7 @@ from trainplan.highs_worker import Answer, MatrixModel, Request
 from trainplan_models.base import NoAnswerError
 
 if TYPE_CHECKING:
-    from pyomo.environ import ConcreteModel
+    from trainplan.pyomo_core import ConcreteModel
 
 LOAD_LIMIT_S = 60.0
 GRACE_S = 10.0
@@ -68,7 +68,7 @@ def compile_model(model: ConcreteModel) -> Compiled:
     Raises:
         NoAnswerError: a coefficient lies outside what HiGHS answers reliably (1e-9..1e8).
     """
-    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+    from trainplan.pyomo_core import LinearStandardFormCompiler
 
     form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
     matrix = form.A.tocsr()

@@ -94,20 +94,6 @@ def world_of(case: Case, catalog: Catalog) -> World:
     return World(catalog.failures[name], spot_name)
 
 
-def spot_profile(catalog: Catalog, world: World, site: Site) -> SpotProfile:
-    """How spot behaves at a site: by its published interruption band, else the profile's own row."""
-    band = next(
-        (
-            row.band
-            for row in catalog.spot_bands
-            if (row.cloud, row.region, row.instance_type)
-            == (site.node.cloud, site.place.region, site.node.instance_type)
-        ),
-        "",
-    )
-    return catalog.spot.get((world.spot_name, band)) or catalog.spot[world.spot_name, ""]
-
-
 class OptionMaker:
     """Makes the options of one task at one site."""
 
@@ -123,7 +109,7 @@ class OptionMaker:
     ) -> list[tuple[Option, Detail]]:
         """Options of all node counts under one mode, the useless ones dropped."""
         preemptible = self.catalog.modes[mode].preemptible
-        profile = spot_profile(self.catalog, self.world, self.site) if preemptible else None
+        profile = self._spot_profile() if preemptible else None
         variants = [
             variant
             for tier in self._targets(preemptible)
@@ -133,6 +119,12 @@ class OptionMaker:
         rows = [(variant, row) for variant in variants for row in np.flatnonzero(variant.usable)]
         kept = _undominated(rows, self._grant_hours_per_node_day())
         return [self._option(task, resource, region, mode, variant, row, found) for variant, row in kept]
+
+    def _spot_profile(self) -> SpotProfile:
+        node, region = self.site.node, self.site.place.region
+        return spot.profile_for(
+            self.catalog, node.cloud, region, node.instance_type, self.world.spot_name
+        )
 
     def _targets(self, preemptible: bool) -> list[StorageTier | None]:
         if self.work.checkpoint_bytes == 0.0:

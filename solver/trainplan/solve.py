@@ -104,7 +104,7 @@ class Solver:
 
     def _vectors(self) -> tuple[Array, Array, float]:
         """Objective vectors of the two goals; the second read off the model's own expressions."""
-        from pyomo.repn import generate_standard_repn
+        from trainplan.pyomo_core import generate_standard_repn
 
         second = np.zeros(len(self.model.cost))
         repn = generate_standard_repn(goals(self.ctx)[1])
@@ -235,7 +235,9 @@ class Solver:
         if answer.x is not None and answer.objective is not None:
             gain = before - answer.objective
             if gain > WORTHWHILE_FRAC * max(abs(before), 1e-3):
-                return self._polish(tied, answer, second_cost, offset)
+                # Nothing of the first goal is given away that these choices do not need.
+                best = self._polish(self._tied(changes, value), answer, second_cost, offset)
+                return best if best is not answer else self._polish(tied, answer, second_cost, offset)
         # The choices stay; what the first goal left open (begins, idle amounts) is settled at no loss.
         return self._polish(self._tied(changes, value), best, second_cost, offset)
 
@@ -317,7 +319,7 @@ class Solver:
         return uses
 
     def _ledger_usd(self, x: Array) -> float:
-        from pyomo.repn import generate_standard_repn
+        from trainplan.pyomo_core import generate_standard_repn
 
         repn = generate_standard_repn(self.ctx.m.e_cost)
         total = float(repn.constant)

@@ -5,8 +5,9 @@ and for each start, brings no more fixed cost (data staged, results handed over,
 bound by no limit that *b* is not bound by: wherever *b* stands in a plan, *a* can stand instead.
 
 Where *a* lies in another region, what its place can cost at most is set against what *b*'s place costs
-at least, and ``TOLERANCE_FRAC`` of the cheapest way to do the task is forgiven; the plan's gap is widened
-by what was forgiven.
+at least, and ``TOLERANCE_FRAC`` of the cheapest way to do the task is forgiven. So is, for a task that
+stands alone, the most by which one move to another region can be dearer than another. The plan's gap is
+widened by what was forgiven.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ def thinned(spec: ProblemSpec, wanted: Sequence[int] | None = None) -> tuple[tup
             spec.options[n].work_days * spec.options[n].daily_usd + spec.options[n].once_usd for n in mine
         )
         kept += _undominated(spec, task, mine, allowance)
-        forgiven_usd += 2.0 * allowance
+        forgiven_usd += 2.0 * allowance + _move_spread_usd(spec, task)
     return tuple(sorted(kept)), forgiven_usd
 
 
 def _undominated(spec: ProblemSpec, task: int, mine: list[int], allowance: float) -> list[int]:
     options = [spec.options[n] for n in mine]
-    places = {o.region: _place(spec, task, o.region) for o in options}
+    places = {region: _place(spec, task, region) for region in {o.region for o in options}}
     region = np.array([o.region for o in options])
     low = np.array([places[o.region].fixed_low_usd for o in options])
     high = np.array([places[o.region].fixed_high_usd for o in options])
@@ -122,17 +123,7 @@ def _stands_in(spec: ProblemSpec, mine: list[int]) -> Any:
 def _place(spec: ProblemSpec, task: int, region: int) -> _Place:
     """What a region may cost a task: staging, moves, handovers, and the dataset kept there."""
     staging = spec.staging_usd.get((task, region), 0.0)
-    traffic = sum(
-        (
-            _most(usd for (t, a, b), usd in spec.move_usd.items() if t == task and region in (a, b)),
-            _most(usd for (p, t, a, _), usd in spec.handover_usd.items() if p == task and a == region)
-            * sum(task in other.predecessors for other in spec.tasks),
-            _most(usd for (p, t, _, b), usd in spec.handover_usd.items() if t == task and b == region)
-            * len(spec.tasks[task].predecessors),
-        )
-    )
-    if len({o.region for o in spec.options if o.task == task}) == 1 or len(spec.tasks) == 1:
-        traffic = 0.0
+    traffic = _traffic_usd(spec, task, region)
     choices = [c for c in spec.datasets if (c.task, c.region) == (task, region)]
     if not choices:
         return _Place(staging, staging + traffic, 0.0, 0.0)
@@ -148,6 +139,32 @@ def _place(spec: ProblemSpec, task: int, region: int) -> _Place:
         daily_low_usd=min(daily for _, daily, _ in least),
         daily_high_usd=plain.usd_per_day,
     )
+
+
+def _traffic_usd(spec: ProblemSpec, task: int, region: int) -> float:
+    """Most that moves and handovers to and from a region can cost; nothing where a task stands alone.
+
+    A single task has nobody to hand over to, and its moves only come with a second region, whose use
+    the option that stands in takes over as it is.
+    """
+    if len(spec.tasks) == 1:
+        return 0.0
+    followers = sum(task in other.predecessors for other in spec.tasks)
+    return (
+        _most(usd for (t, a, b), usd in spec.move_usd.items() if t == task and region in (a, b))
+        + _most(usd for (p, _, a, _), usd in spec.handover_usd.items() if p == task and a == region) * followers
+        + _most(usd for (_, t, _, b), usd in spec.handover_usd.items() if t == task and b == region)
+        * len(spec.tasks[task].predecessors)
+    )
+
+
+def _move_spread_usd(spec: ProblemSpec, task: int) -> float:
+    """By how much one move of a lone task can be dearer than another."""
+    if len(spec.tasks) > 1:
+        return 0.0
+    regions = {o.region for o in spec.options if o.task == task}
+    moves = [spec.move_usd.get((task, a, b), 0.0) for a in regions for b in regions if a != b]
+    return max(moves, default=0.0) - min(moves, default=0.0)
 
 
 def _most(amounts: Any) -> float:

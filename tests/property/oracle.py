@@ -152,15 +152,17 @@ def optimum(spec: ProblemSpec) -> float | None:
     if not all(by_task):
         return None
     assert np.prod([len(plans) for plans in by_task], dtype=float) <= MOST_COMBINATIONS, "too large a case"
-    chosen, bound = _combinations(spec, by_task)
+    chosen, bound, least_usd = _combinations(spec, by_task)
     best = inf
     for place in np.argsort(bound, kind="stable"):
         if bound[place] >= best - EPSILON * max(1.0, abs(best)):
             break
         plans = [by_task[t][chosen[t][place]] for t in range(len(by_task))]
         for bought in purchases(spec, tuple(chain.from_iterable(plan.uses for plan in plans))):
-            usd = sum(spec.products[k].usd * count for k, count in bought.items())
-            if spec.question == "cheapest" and bound[place] + usd >= best - EPSILON * max(1.0, abs(best)):
+            usd = least_usd[place] + sum(spec.products[k].usd * count for k, count in bought.items())
+            if spec.question == "cheapest" and usd >= best - EPSILON * max(1.0, abs(best)):
+                continue
+            if usd > spec.budget_usd * (1 + EPSILON):
                 continue
             value = Remainder(spec, plans, bought).solve()
             best = best if value is None else min(best, value)
@@ -169,8 +171,8 @@ def optimum(spec: ProblemSpec) -> float | None:
     return -best if spec.question == "most-tokens" else best
 
 
-def _combinations(spec: ProblemSpec, by_task: list[list[TaskPlan]]) -> tuple[list[Array], Array]:
-    """One plan per task in every way that is not impossible, with a bound on the value of each."""
+def _combinations(spec: ProblemSpec, by_task: list[list[TaskPlan]]) -> tuple[list[Array], Array, Array]:
+    """One plan per task in every way that is not impossible; bounds on the value and the bill of each."""
     grids = np.meshgrid(*(np.arange(len(plans)) for plans in by_task), indexing="ij")
     chosen = [grid.ravel() for grid in grids]
 
@@ -203,7 +205,7 @@ def _combinations(spec: ProblemSpec, by_task: list[list[TaskPlan]]) -> tuple[lis
         usd <= spec.budget_usd * (1 + EPSILON)
     )
     bound = {"cheapest": usd, "fastest": finish, "most-tokens": -most}[spec.question]
-    return [c[ok] for c in chosen], bound[ok]
+    return [c[ok] for c in chosen], bound[ok], usd[ok]
 
 
 def _most_scale(spec: ProblemSpec) -> float:

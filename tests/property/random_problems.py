@@ -18,20 +18,20 @@ QUESTIONS = ("cheapest", "fastest", "most-tokens")
 def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> ProblemSpec:
     """The problem of a seed."""
     pick = Random(seed)
-    lengths = [pick.choice([2.0, 3.5, 6.0, 11.0]) for _ in range(pick.choice([1, 2, 3]))]
-    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
-    windows = tuple(zip([0.0, *ends], ends, strict=False))
+    lengths = [pick.choice([1.0, 2.0, 4.0]) for _ in range(pick.choice([1, 2, 3]))]
     regions = pick.choice([1, 1, 2])
     modes = pick.sample(sorted(RATE_USD), pick.choice([2, 3]))
-    resources = tuple(_resource(pick, mode, len(windows)) for mode in modes)
+    resources = tuple(_resource(pick, mode, len(lengths)) for mode in modes)
     region_of = [pick.randrange(regions) for _ in resources]
     count = pick.choice([1, 2, 2, 3])
-    tasks = tuple(_task(pick, number, windows) for number in range(count))
-    ways = [_options(pick, t, resources, region_of, len(windows), MOST_PAIRS[count]) for t in range(count)]
+    ways = [_options(pick, t, resources, region_of, len(lengths), MOST_PAIRS[count]) for t in range(count)]
     usd = sum(min(o.work_days * o.daily_usd for o in way) for way in ways)
     days = sum(min(o.work_days + o.setup_days for o in way) for way in ways)
+    day = days * pick.choice([1.1, 1.6, 2.5]) / sum(lengths)
+    ends = [round(day * sum(lengths[: i + 1]), 2) for i in range(len(lengths))]
+    windows = tuple(zip([0.0, *ends], ends, strict=False))
     spec = ProblemSpec(
-        tasks=tasks,
+        tasks=tuple(_task(pick, number, windows) for number in range(count)),
         options=tuple(option for way in ways for option in way),
         resources=resources,
         regions=tuple(f"region-{r}" for r in range(regions)),
@@ -43,8 +43,8 @@ def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Problem
         programme_once=pick.choice([(), (("security", 40.0),)]),
         delay_usd_per_day=pick.choice([0.0, 0.0, 180.0]),
         delay_after_days=pick.choice([inf, 0.3 * ends[-1]]),
-        deadline_days=days * pick.choice([inf, inf, 2.0, 1.3, 1.1, 1.0, 0.8]),
-        budget_usd=(usd + 300.0) * pick.choice([inf, inf, inf, 4.0, 2.0, 1.2]),
+        deadline_days=days * pick.choice([inf, inf, 2.0, 1.4, 1.1, 1.0, 0.8]),
+        budget_usd=(usd + 300.0) * pick.choice([inf, inf, inf, 6.0, 3.0, 1.3]),
         max_nodes=pick.choice([inf, inf, 6.0, 4.0]),
         question=pick.choice(questions),
     )
@@ -55,8 +55,8 @@ def _task(pick: Random, number: int, windows: tuple[tuple[float, float], ...]) -
     return TaskSpec(
         name=f"task-{number}",
         predecessors=tuple(p for p in range(number) if pick.random() < 0.6),
-        release_days=pick.choice([0.0] * 7 + [windows[-1][0]]),
-        due_days=pick.choice([inf] * 6 + [0.7 * windows[-1][1]]),
+        release_days=pick.choice([0.0] * 9 + [windows[-1][0]]),
+        due_days=pick.choice([inf] * 8 + [0.7 * windows[-1][1]]),
         scalable=pick.random() < (0.9 if number == 0 else 0.4),
     )
 
@@ -65,7 +65,7 @@ def _resource(pick: Random, mode: str, windows: int) -> Resource:
     held = {
         "on-demand": [inf] * windows,
         "spot": [pick.choice([2.0, 4.0, 6.0])] * windows,
-        "owned": [pick.choice([0.0, 2.0, 4.0, 6.0]) for _ in range(windows)],
+        "owned": [pick.choice([0.0, 2.0, 4.0, 4.0, 6.0]) for _ in range(windows)],
         "grant": [4.0] * windows,
         "reserved": [pick.choice([0.0, 0.0, 1.0])] * windows,
     }[mode]
@@ -75,7 +75,7 @@ def _resource(pick: Random, mode: str, windows: int) -> Resource:
         mode=mode,
         held_nodes=tuple(held),
         committed=mode == "reserved",
-        grant_hours=pick.choice([0.0, 400.0, 1500.0, 4000.0]) if mode == "grant" else inf,
+        grant_hours=pick.choice([0.0, 500.0, 2000.0, 5000.0]) if mode == "grant" else inf,
         unusable_tail_days=pick.choice([0.0, 0.25, 1.5]) if mode == "reserved" else 0.0,
     )
 

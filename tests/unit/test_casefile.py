@@ -250,7 +250,8 @@ def test_a_good_file_is_read() -> None:
         ("- name: x\n", 0, "", "the file is a list, not keys", "Begin with `name:"),
         ("name:x\n", 0, "", "the file is text, not keys: 'name:x'", "space after every colon"),
         ("42\n", 0, "", "the file is 42, not keys", "Begin with `name:"),
-        ("[" * 5000, 0, "", "nested too deeply", ""),
+        ("a:\n" + "[" * 5000, 2, "", "nested too deeply", "Close every ["),
+        ("- " * 5000, 0, "", "nested too deeply", ""),
         ("name: \x01\n", 0, "", "not readable as YAML", ""),
         ("a: &a {b: *a}\n", 1, "a.b", "an anchor that contains itself", "Write the value out"),
     ],
@@ -392,7 +393,7 @@ def test_a_file_is_loaded_and_remembers_its_lines(tmp_path: Path) -> None:
         (b"name: x\n# \xff\n", 2, "not UTF-8 text: byte 0xff", "Save the file as UTF-8"),
         (GOOD.encode("utf-16"), 0, "UTF-16", "Save the file as UTF-8"),
         (b"name: x\n\0\n", 2, "zero byte", "YAML file"),
-        (b"# " + b"x" * 1_000_001, 0, "larger than 1 MB", "few kB"),
+        (b"# " + b"x" * 100_000, 0, "larger than 100 kB", "few kB"),
         (b"", 0, "the file is empty", "trainplan init"),
     ],
 )

@@ -1,8 +1,7 @@
-"""The shipped rows are complete and agree with each other and with their sources."""
+"""The shipped rows are complete and agree with each other."""
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from dataclasses import replace
@@ -23,8 +22,6 @@ from trainplan_models.catalog.records import Offer, Row, TransferPrice
 from trainplan_models.catalog.tables import TABLES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SHARED = CHECKOUT.parent / "shared" / "data"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="no reference data")
 
 KNOWN = catalog.builtin()
 ATTRIBUTES = {"dropped_offers": "dropped", "storage_tiers": "tiers", "failure_profiles": "failures"}
@@ -34,11 +31,6 @@ ATTRIBUTES |= {"spot_profiles": "spot"}
 def rows_of(kind: str, known: catalog.Catalog = KNOWN) -> list[Row]:
     rows = getattr(known, ATTRIBUTES.get(kind, kind))
     return list(rows.values() if isinstance(rows, dict) else rows)
-
-
-def shared(name: str) -> list[dict[str, str]]:
-    with (SHARED / name).open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 # Every row
@@ -298,6 +290,30 @@ def test_traffic_is_priced_by_volume_and_place() -> None:
     )
 
 
+def test_the_row_that_says_most_wins_whatever_the_order() -> None:
+    tiers = replace(KNOWN, tiers=KNOWN.tiers[::-1]).tiers_for("aws", "ap-northeast-1")
+    assert {t.name: t.usd_per_gb_month for t in tiers}["aws/fsx-lustre/persistent-125"] == 0.1886
+    any_region = TransferPrice(
+        cloud="aws", region="us-east-1", to="cross-region", usd_per_gb=5, source="s", as_of="2025"
+    )
+    known = replace(KNOWN, transfers=(any_region, *KNOWN.transfers))
+    assert [row.usd_per_gb for row in known.transfers_for("aws", "us-east-1", "us-east-2")] == [0.01]
+
+
+def test_the_commitment_that_says_most_of_a_pool_wins_whatever_the_order() -> None:
+    shipped = next(row for row in KNOWN.commitments if row.discount_frac == 0.35)
+    here = {"regions": ("us-east-1",), "usd_per_node_h": 30.0, "discount_frac": None}
+    by_region = shipped.model_copy(update=here)
+    by_cloud = shipped.model_copy(update={"instance_type": "*", "discount_frac": 0.5})
+    for order in ((by_region, by_cloud), (by_cloud, by_region)):
+        pools = replace(KNOWN, commitments=(*order, *KNOWN.commitments)).pools()
+        names = ("us-east-1/p5.48xlarge", "us-west-2/p5.48xlarge", "us-east-1/p4d.24xlarge")
+        found = [pools[f"aws/{name}"].usd_per_node_h for name in names]
+        assert found[0]["reserved-1y"] == 30.0
+        assert found[1]["reserved-1y"] == pytest.approx(found[1]["on-demand"] * 0.65)
+        assert found[2]["reserved-1y"] == pytest.approx(found[2]["on-demand"] * 0.5)
+
+
 def test_gaps_between_volume_brackets_are_found() -> None:
     gap = TransferPrice(
         cloud="aws", region="us-east-2", to="x", from_gb=5, usd_per_gb=1, source="s", as_of="2025"
@@ -334,58 +350,3 @@ def test_azure_bands_are_shares_of_an_hour_and_worlds_stay_apart() -> None:
     assert {band.band for band in KNOWN.spot_bands} <= {
         band for name, band in KNOWN.spot if name == "advisor"
     }
-
-
-# Against the sources
-
-
-@pytest.mark.shared
-@needs_shared
-def test_names_in_all_reference_data_resolve() -> None:
-    files = ("prices.csv", "published_runs.csv", "measured_throughput.csv", "measured_memory.csv")
-    names = {row["accelerator"] for file in files for row in shared(file)} - {""}
-    assert {name for name in names if KNOWN.find_accelerator(name) is None} == set()
-
-
-@pytest.mark.shared
-@needs_shared
-def test_chips_are_as_in_the_source() -> None:
-    for row in shared("accelerators.csv"):
-        chip = KNOWN.accelerator(row["accelerator"])
-        assert chip.bf16_flops == float(row["bf16_dense_tflops"]) * 1e12
-        assert (chip.fp8_flops or 0) == float(row["fp8_dense_tflops"] or 0) * 1e12
-        assert (chip.matmul_bf16_flops or 0) == float(row["mamf_bf16_tflops"] or 0) * 1e12
-        assert chip.memory_bytes_per_s == float(row["mem_bw_gbps"]) * 1e9
-        assert chip.memory_bytes / 1e9 == pytest.approx(float(row["memory_gb"]), rel=0.09)
-        if row["link_gbps_per_dir"]:
-            assert chip.scaleup_bytes_per_s == float(row["link_gbps_per_dir"]) * 1e9
-        if row["nic_gbit_per_accel"]:
-            assert (chip.nic_bytes_per_s or 0) * 8 == float(row["nic_gbit_per_accel"]) * 1e9
-
-
-@pytest.mark.shared
-@needs_shared
-def test_machines_are_as_in_the_price_list() -> None:
-    for row in shared("prices.csv"):
-        node = KNOWN.node(row["cloud"], row["instance_type"])
-        assert node.accelerators == float(row["accelerator_count"])
-        if row["memory_gib"]:
-            assert node.host_memory_bytes == float(row["memory_gib"]) * 2**30
-
-
-@pytest.mark.shared
-@needs_shared
-def test_traffic_and_storage_are_as_in_the_source() -> None:
-    for row in shared("network_prices.csv"):
-        to = {"internet": "internet", "other AWS region": "cross-region"}.get(row["to"])
-        if row["provider"] == "aws" and to:
-            found = dict(brackets("aws", row["region"], to))
-            assert found[float(row["from_gb"])] == float(row["usd_per_gb"])
-    for row in shared("aws_transfer_costs.csv"):
-        if row["dst"] != "internet":
-            assert brackets("aws", row["src"], row["dst"])[0][1] == float(row["cost"])
-    shipped = {tier.usd_per_gb_month for tier in KNOWN.tiers if tier.cloud == "aws"}
-    object_tiers = [
-        r for r in shared("storage_tiers.csv") if r["service"] == "S3" and "Tiering" not in r["tier"]
-    ]
-    assert {float(row["usd_per_gb_month"]) for row in object_tiers} <= shipped

@@ -170,6 +170,13 @@ def test_check_prints_what_was_dropped_and_why_and_what_is_old() -> None:
     assert {f["severity"] for f in found["findings"]} == {"warning", "note"}
 
 
+def test_check_fails_on_rows_that_cannot_be_used(tmp_path: Path) -> None:
+    text = "cloud,region,to,from_gb,to_gb,usd_per_gb,source,as_of\naws,*,internet,10,,0.03,contract,2026-09\n"
+    result = CliRunner().invoke(app, ["check", "--catalog", str(own(tmp_path, transfers=text))])
+    assert result.exit_code == 2
+    assert "error: transfers: aws/* to internet: volume brackets have a gap" in result.output
+
+
 def test_import_writes_a_catalogue_that_loads_and_never_over_another(tmp_path: Path) -> None:
     prices = tmp_path / "vms.csv"
     prices.write_text(

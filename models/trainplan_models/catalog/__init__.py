@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 from trainplan_models.base import InputError, Problem
 from trainplan_models.catalog import overlay, tables
+from trainplan_models.catalog.dates import price_age_days
 from trainplan_models.catalog.pools import Pool, build_pools
 from trainplan_models.catalog.reading import R, Table, read_table
 from trainplan_models.catalog.records import (
@@ -34,7 +35,7 @@ from trainplan_models.catalog.records import (
     TransferPrice,
 )
 
-__all__ = ["REFERENCE", "Catalog", "Pool", "builtin", "load"]
+__all__ = ["REFERENCE", "Catalog", "Pool", "builtin", "load", "price_age_days"]
 
 REFERENCE = "reference"
 """The cloud of the machines that are not rented: the makers' own designs, which owned clusters follow."""

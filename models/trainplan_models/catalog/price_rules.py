@@ -105,6 +105,7 @@ def _host_price(quote: Quote, _: Levels) -> str:
 
 
 def defined_duration(quote: Quote, levels: Levels) -> str:
+    """The reason why an on-demand price is that of a defined duration, empty when it is not."""
     if quote.mode != ON_DEMAND or quote.row.cloud not in DEFINED_DURATION_CLOUDS:
         return ""
     highest = levels.highest_usd[quote.machine]

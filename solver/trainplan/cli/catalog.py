@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="catalog",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
     no_args_is_help=True,
     help="Accelerators, machines, prices, tiers, models: where each number comes from.",
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from math import inf
 
-from pyomo.environ import Constraint, UnitInterval, Var
+from trainplan.pyomo_core import Constraint, UnitInterval, Var
 
 from trainplan.formulation.context import Context
 

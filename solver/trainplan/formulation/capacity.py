@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from math import inf
 
-from pyomo.environ import Constraint, NonNegativeReals, Var
+from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
 
 from trainplan.formulation.context import Context
 

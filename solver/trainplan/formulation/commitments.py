@@ -13,7 +13,7 @@ it in its last window has to stop by then:
 
 from __future__ import annotations
 
-from pyomo.environ import Binary, Constraint, NonNegativeIntegers, Var
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeIntegers, Var
 
 from trainplan.formulation.context import Context
 

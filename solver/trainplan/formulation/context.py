@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyomo.environ import ConcreteModel, ConstraintList, VarList
+from trainplan.pyomo_core import ConcreteModel, ConstraintList, VarList
 
 from trainplan.inputs import Inputs
 

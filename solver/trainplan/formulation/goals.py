@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from pyomo.environ import Constraint, Objective, is_potentially_variable, minimize
+from trainplan.pyomo_core import Constraint, Objective, is_potentially_variable, minimize
 
 from trainplan.formulation.context import Context
 

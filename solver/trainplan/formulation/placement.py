@@ -20,7 +20,7 @@ Each is charged at the price of the traffic it causes.
 
 from __future__ import annotations
 
-from pyomo.environ import Binary, Constraint, UnitInterval, Var
+from trainplan.pyomo_core import Binary, Constraint, UnitInterval, Var
 
 from trainplan.formulation.context import Context
 

@@ -6,7 +6,7 @@ r"""What the programme costs as a whole: by the day until it ends, once, and for
 
 from __future__ import annotations
 
-from pyomo.environ import Constraint, NonNegativeReals, Var
+from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
 
 from trainplan.formulation.context import Context
 

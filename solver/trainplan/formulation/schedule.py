@@ -17,7 +17,7 @@ The programme ends at :math:`F \ge B_w a_{tw} + b_{tw} + \ell_{tw}`.
 
 from __future__ import annotations
 
-from pyomo.environ import Binary, Constraint, NonNegativeReals, Var
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 from trainplan.formulation.context import Context
 

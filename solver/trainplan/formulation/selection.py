@@ -15,7 +15,7 @@ For option :math:`o` of task :math:`t(o)` and window :math:`w` in ``USES``:
 
 from __future__ import annotations
 
-from pyomo.environ import Binary, Constraint, NonNegativeReals, UnitInterval, Var
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, UnitInterval, Var
 
 from trainplan.formulation.context import Context
 

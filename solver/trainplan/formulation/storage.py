@@ -14,7 +14,7 @@ minimum:
 
 from __future__ import annotations
 
-from pyomo.environ import Binary, Constraint, NonNegativeReals, Var
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 from trainplan.formulation.context import Context
 from trainplan.problem import DatasetChoice

@@ -1,0 +1,112 @@
+"""DeepSpeed's, Accelerate's and TRL's own readers on every exported configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from .launching import Unit, probe
+
+pytestmark = pytest.mark.launcher
+
+PROGRAMS = {"sft": "sft", "preference": "dpo", "reward-model": "reward"}
+Found = list[tuple[Unit, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def parsed(exported: dict[str, list[Unit]]) -> dict[str, Found]:
+    asked: list[dict[str, Any]] = []
+    units: list[tuple[str, Unit]] = []
+    for unit in exported["deepspeed"]:
+        file = str(unit.folder / f"{unit.name}.deepspeed.json")
+        asked.append({"kind": "deepspeed", "file": file, "world": unit.segment.layout.dp})
+        units.append(("deepspeed", unit))
+    for target in ("accelerate", "trl"):
+        for unit in exported[target]:
+            asked.append({"kind": "accelerate", "file": str(unit.folder / f"{unit.name}.accelerate.yaml")})
+            units.append(("accelerate", unit))
+    for unit in exported["trl"]:
+        file = str(unit.folder / f"{unit.name}.trl.yaml")
+        asked.append({"kind": "trl", "file": file, "program": PROGRAMS[unit.kind]})
+        units.append(("trl", unit))
+    found = probe("trainers", "hugging_face_probe.py", json.dumps(asked))
+    result: dict[str, Found] = {"deepspeed": [], "accelerate": [], "trl": []}
+    for (kind, unit), one in zip(units, found, strict=True):
+        assert "error" not in one, f"{kind} {unit.id}: {one}"
+        result[kind].append((unit, one))
+    return result
+
+
+def test_deepspeed_reads_every_number_back(parsed: dict[str, Found]) -> None:
+    assert parsed["deepspeed"]
+    for unit, found in parsed["deepspeed"]:
+        layout = unit.segment.layout
+        assert found == {
+            "train_batch_size": unit.sequences,
+            "micro_batch": layout.micro_batch,
+            "accumulation": unit.accumulation,
+            "stage": layout.zero_stage,
+            "hpz": layout.shard_group if 0 < layout.shard_group < layout.dp else 1,
+            "bf16": True,
+            "autotp": layout.tp if layout.tp > 1 else 0,
+        }, unit.id
+
+
+def test_accelerate_reads_every_number_back(parsed: dict[str, Found]) -> None:
+    assert parsed["accelerate"]
+    for unit, found in parsed["accelerate"]:
+        layout = unit.segment.layout
+        environment = found["environment"]
+        assert (found["num_machines"], found["num_processes"]) == (unit.segment.nodes, unit.world), unit.id
+        if found["distributed_type"] != "FSDP":
+            assert found["distributed_type"] == "DEEPSPEED" or layout.zero_stage == 0
+            continue
+        assert environment["FSDP_VERSION"] == "2"
+        assert environment["FSDP_RESHARD_AFTER_FORWARD"] == str(layout.zero_stage == 3).lower()
+        assert environment["FSDP_ACTIVATION_CHECKPOINTING"] == str(layout.recompute == "full").lower()
+        sizes = {key: int(environment[f"PARALLELISM_CONFIG_{key}_SIZE"]) for key in ("DP_REPLICATE", "DP_SHARD", "TP", "CP")}
+        assert sizes["DP_REPLICATE"] * sizes["DP_SHARD"] == layout.dp
+        assert (sizes["TP"], sizes["CP"]) == (layout.tp, layout.cp)
+
+
+def test_trl_reads_every_number_back(parsed: dict[str, Found]) -> None:
+    assert parsed["trl"]
+    for unit, found in parsed["trl"]:
+        expected = {
+            "per_device_train_batch_size": unit.segment.layout.micro_batch,
+            "gradient_accumulation_steps": unit.accumulation,
+            "max_length": unit.segment.sequence_length,
+            "max_steps": unit.total_steps,
+            "save_strategy": "steps",
+            "save_steps": unit.interval_steps,
+            "save_total_limit": unit.keep_last,
+            "bf16": True,
+        }
+        assert {key: found[key] for key in expected} == expected, unit.id
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix", "old", "new"),
+    [
+        ("deepspeed", "deepspeed.json", '"train_batch_size": ', '"train_batch_size": 1'),
+        ("deepspeed", "deepspeed.json", '"stage": 3', '"stage": 4'),
+        ("deepspeed", "deepspeed.json", '"overlap_comm"', '"overlap_com"'),
+        ("accelerate", "accelerate.yaml", "num_machines:", "machines:"),
+        ("accelerate", "accelerate.yaml", "distributed_type: DEEPSPEED", "distributed_type: FDSP"),
+    ],
+)
+def test_wrong_files_are_refused(
+    exported: dict[str, list[Unit]], tmp_path: Path, kind: str, suffix: str, old: str, new: str
+) -> None:
+    unit = next(u for u in exported[kind] if u.plan == "capacity_block")
+    text = (unit.folder / f"{unit.name}.{suffix}").read_text(encoding="utf-8")
+    assert old in text
+    bad = tmp_path / f"bad.{suffix.rsplit('.', 1)[1]}"
+    bad.write_text(text.replace(old, new), encoding="utf-8")
+    asked: dict[str, Any] = {"kind": kind, "file": str(bad)}
+    if kind == "deepspeed":
+        asked["world"] = unit.segment.layout.dp
+    (found,) = probe("trainers", "hugging_face_probe.py", json.dumps([asked]))
+    assert "error" in found

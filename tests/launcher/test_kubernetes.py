@@ -1,0 +1,69 @@
+"""Every exported object against Kubernetes' schemas, the schemas of the custom resources and their CEL rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from .launching import HERE, Unit, probe
+from ruamel.yaml import YAML
+
+pytestmark = pytest.mark.launcher
+
+SCHEMAS = HERE / "schemas"
+
+
+@pytest.fixture(scope="module")
+def checked(exported: dict[str, list[Unit]]) -> dict[str, Any]:
+    files = sorted({str(path) for unit in exported["kubernetes"] for path in unit.folder.rglob("*.yaml")})
+    result: dict[str, Any] = probe("k8s", "kubernetes_probe.py", str(SCHEMAS), *files)
+    return result
+
+
+def test_every_object_is_accepted(checked: dict[str, Any]) -> None:
+    assert len(checked["errors"]) > 20
+    assert {path: errors for path, errors in checked["errors"].items() if errors} == {}
+    assert checked["rules"]["run"] > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("parallelism: 8", "parallelisms: 8"),
+        ("parallelism: 8", "parallelism: eight"),
+        ("maxRestarts:", "maxRestart:"),
+        ("restartStrategy: Recreate", "restartStrategy: Again"),
+        ("RestartJobSetAndIgnoreMaxRestarts", "IgnoreIt"),
+        ("mountPath: /checkpoints", "mount: /checkpoints"),
+    ],
+)
+def test_wrong_job_sets_are_refused(exported: dict[str, list[Unit]], tmp_path: Path, old: str, new: str) -> None:
+    unit = next(u for u in exported["kubernetes"] if u.plan == "dense_spot" and u.segment.mode == "spot")
+    text = (unit.folder / f"{unit.name}.yaml").read_text(encoding="utf-8")
+    assert old in text
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(text.replace(old, new), encoding="utf-8")
+    assert probe("k8s", "kubernetes_probe.py", str(SCHEMAS), str(bad))["errors"][str(bad)]
+
+
+@pytest.mark.parametrize(("old", "new"), [("numNodes:", "nodes:"), ("numProcPerNode: 8", 'numProcPerNode: "8"')])
+def test_wrong_train_jobs_are_refused(exported: dict[str, list[Unit]], tmp_path: Path, old: str, new: str) -> None:
+    unit = next(u for u in exported["kubernetes"] if u.plan == "dense_spot")
+    text = (unit.folder / "trainjob" / f"{unit.name}.yaml").read_text(encoding="utf-8")
+    assert old in text
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(text.replace(old, new), encoding="utf-8")
+    assert probe("k8s", "kubernetes_probe.py", str(SCHEMAS), str(bad))["errors"][str(bad)]
+
+
+def test_queues_have_room_for_nodes_and_spares(exported: dict[str, list[Unit]]) -> None:
+    for unit in exported["kubernetes"]:
+        text = (unit.folder / "kueue.yaml").read_text(encoding="utf-8")
+        queues = {one["metadata"]["name"]: one for one in YAML(typ="safe").load_all(text) if one["kind"] == "ClusterQueue"}
+        documents = list(YAML(typ="safe").load_all((unit.folder / f"{unit.name}.yaml").read_text(encoding="utf-8")))
+        job_set = next(one for one in documents if one["kind"] == "JobSet")
+        queue = queues[job_set["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]]
+        room = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"]
+        s = unit.segment
+        assert room >= (s.nodes + s.spare_nodes) * s.accelerators_per_node
