@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-MAX_TABLE = 1 << 24
+MAX_TABLE = 1 << 20
 
 
 def _codes(column: Ints) -> tuple[Ints, int]:
@@ -30,4 +30,4 @@ def distinct(*columns: Ints) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     first = np.full(size, -1, dtype=np.intp)
     first[key] = np.arange(len(key), dtype=np.intp)
     used = first >= 0
-    return first[used], (np.cumsum(used) - 1)[key].astype(np.intp)
+    return first[used], (np.cumsum(used) - 1)[key]

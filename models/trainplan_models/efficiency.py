@@ -67,6 +67,7 @@ class Software:
     cp_overlap: float
     ep_overlap: float
     pp_overlap: float
+    stall_frac: float
     step_overhead_s: float
     fused_attention: bool
     selective_recompute: float

@@ -26,6 +26,8 @@ KERNELS = 12.0
 """Kernels of the forward pass of a dense layer beside its matmuls."""
 MOE_KERNELS = 12.0
 """Kernels that routing, permutation and shared experts add."""
+LOSS_PASSES = 2.0
+"""Times what the loss holds per logit is read or written."""
 ATTENTION_BACKWARD = 2.5
 """Arithmetic of the fused attention backward pass relative to its forward pass (arXiv 2307.08691)."""
 
@@ -272,17 +274,19 @@ def _launch_s(kernels: Floats | float, busy: Floats, chip: Chip, software: Softw
     return kernels * chip.gap_s + np.maximum(host - busy, 0.0)
 
 
-def loss_pass(setup: TrainSetup, chip: Chip, at: Inner) -> Pass:
+def loss_pass(setup: TrainSetup, software: Software, chip: Chip, links: Links, at: Inner) -> Pass:
     """Output projection and loss of one micro-batch, forward and backward, in 16 bits."""
     shape, zero = setup.shape, np.zeros_like(at.tokens)
-    parts = linear_s(at.tokens, shape.vocab / at.tp, 0.0 * at.tp + shape.hidden, chip.wide_flops, chip)
-    logits = at.tokens * shape.vocab / at.tp
+    parts = linear_s(at.tokens, shape.vocab / at.tp, zero + shape.hidden, chip.wide_flops, chip)
+    split = at.tp if software.logits_split else zero + 1.0
+    logits = at.tokens * shape.vocab
     weight = 0.0 if setup.lora is not None else 1.0
+    gathered = 2.0 * gather_s(logits * 2.0, at.tp, zero + 1.0, links)
     return Pass(
         parts[0] + parts[1] + weight * parts[2],
-        logits * 16.0 / chip.memory_bytes_per_s,
-        np.full_like(zero, 8.0 * chip.gap_s),
-        zero,
+        logits / split * max(LOSS_PASSES * software.logits_bytes, 8.0) / chip.memory_bytes_per_s,
+        zero + 8.0 * chip.gap_s,
+        zero if software.logits_split else np.where(at.tp > 1, gathered, 0.0),
         zero,
         zero,
     )

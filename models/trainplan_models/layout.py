@@ -197,21 +197,35 @@ def expert_degrees(shape: ModelShape, rules: Rules) -> list[int]:
 class _Builder:
     """Grows columns of partial layouts, one choice at a time, and counts what each rule removes."""
 
-    def __init__(self, **columns: Ints) -> None:
-        self.columns = columns
+    def __init__(self, nodes: Ints) -> None:
+        self.columns = {"nodes": nodes}
         self.removed: Counter[str] = Counter()
 
-    def expand(self, name: str, options: Sequence[int]) -> None:
-        rows = len(next(iter(self.columns.values())))
-        values = np.asarray(options, dtype=np.int64)
-        self.columns = {key: np.repeat(column, len(values)) for key, column in self.columns.items()}
-        self.columns[name] = np.tile(values, rows)
+    def tall(self, name: str) -> Ints:
+        """A column against which options can be broadcast."""
+        return self.columns[name][:, None]
 
-    def keep(self, rule: str, mask: Mask) -> None:
-        lost = int(mask.size - np.count_nonzero(mask))
-        if lost:
-            self.removed[rule] += lost
-            self.columns = {key: column[mask] for key, column in self.columns.items()}
+    def choose(self, name: str, options: Ints, rules: Sequence[tuple[str, Mask]] = ()) -> None:
+        """Add a column with every option for every row that all ``rules`` (rows by options) allow."""
+        rows = len(self.columns["nodes"])
+        if not rules:
+            self.columns = {key: np.repeat(column, len(options)) for key, column in self.columns.items()}
+            self.columns[name] = np.tile(options, rows)
+            return
+        legal = np.ones((rows, len(options)), dtype=bool)
+        for rule, mask in rules:
+            before = np.count_nonzero(legal)
+            legal &= mask
+            lost = int(before - np.count_nonzero(legal))
+            if lost:
+                self.removed[rule] += lost
+        row, option = np.nonzero(legal)
+        self.columns = {key: column[row] for key, column in self.columns.items()}
+        self.columns[name] = options[option]
+
+
+def _column(values: Sequence[int]) -> Ints:
+    return np.asarray(values, dtype=np.int64)
 
 
 def enumerate_layouts(
@@ -231,73 +245,83 @@ def enumerate_layouts(
         InputError: the framework is not known.
     """
     shape, rules, world = setup.shape, rules_of(setup.framework), node.accelerators
-    domain = max(node.scaleup_devices, 1)
+    domain, batch = max(node.scaleup_devices, 1), setup.global_batch_sequences
     chunks = pipeline_splits(shape, rules)
-    counts = np.unique(np.asarray(node_counts, dtype=np.int64))
-    build = _Builder(nodes=counts[counts > 0])
+    counts = np.unique(_column(node_counts))
+    build = _Builder(counts[counts > 0])
     limit = MAX_TENSOR if tensor_across_domains else min(domain, MAX_TENSOR)
-    build.expand("tp", tensor_degrees(shape, rules, limit))
-    build.expand("pp", chunks)
-    build.expand("cp", context_degrees(setup.sequence_length, rules))
+    tensor = tensor_degrees(shape, rules, limit)
+    inner = [
+        (tp, pp, cp) for tp in tensor for pp in chunks for cp in context_degrees(setup.sequence_length, rules)
+    ]
+    product = _column([tp * pp * cp for tp, pp, cp in inner])
+    devices = build.tall("nodes") * world
+    fills = devices % product == 0
+    not_more = devices <= product * batch
+    build.choose(
+        "inner",
+        np.arange(len(inner)),
+        [("devices must be a multiple of tp*pp*cp", fills), ("data parallel must not exceed the global batch", not_more)],
+    )
+    choice = build.columns.pop("inner")
     columns = build.columns
-    devices, inner = columns["nodes"] * world, columns["tp"] * columns["pp"] * columns["cp"]
-    build.keep("devices must be a multiple of tp*pp*cp", devices % inner == 0)
-    columns = build.columns
-    columns["dp"] = columns["nodes"] * world // (columns["tp"] * columns["pp"] * columns["cp"])
-    build.keep("data parallel must not exceed the global batch", columns["dp"] <= setup.global_batch_sequences)
-    build.expand("micro_batch", [m for m in MICRO_BATCHES if m <= setup.global_batch_sequences])
-    columns = build.columns
-    share = columns["dp"] * columns["micro_batch"]
-    build.keep("global batch must be a multiple of dp*micro_batch", setup.global_batch_sequences % share == 0)
-    _expand_experts(build, shape, rules)
-    _expand_virtual(build, setup, rules, chunks)
-    _expand_sharding(build, rules, world, domain)
-    build.expand("recompute", [RECOMPUTE.index(word) for word in rules.recompute])
+    for name, values in zip(("tp", "pp", "cp"), zip(*inner, strict=True), strict=True):
+        columns[name] = _column(values)[choice]
+    columns["dp"] = columns["nodes"] * world // product[choice]
+    micro = _column([m for m in MICRO_BATCHES if m <= batch])
+    whole = batch % (build.tall("dp") * micro) == 0
+    build.choose("micro_batch", micro, [("global batch must be a multiple of dp*micro_batch", whole)])
+    _choose_experts(build, shape, rules)
+    _choose_virtual(build, setup, rules, chunks)
+    _choose_sharding(build, rules, world, domain)
+    build.choose("recompute", _column([RECOMPUTE.index(word) for word in rules.recompute]))
     columns = build.columns
     columns["sequence_parallel"] = (columns["tp"] > 1).astype(np.int64) * rules.sequence_parallel
     return LayoutGrid(**{field.name: columns[field.name] for field in fields(LayoutGrid)}), build.removed
 
 
-def _expand_experts(build: _Builder, shape: ModelShape, rules: Rules) -> None:
-    build.expand("ep", expert_degrees(shape, rules))
-    if shape.is_moe:
-        columns = build.columns
-        mask = (columns["dp"] * columns["cp"]) % columns["ep"] == 0
-        build.keep("expert parallel must divide dp*cp", mask)
+def _choose_experts(build: _Builder, shape: ModelShape, rules: Rules) -> None:
+    options = _column(expert_degrees(shape, rules))
+    divides = (build.tall("dp") * build.tall("cp")) % options == 0
+    build.choose("ep", options, [("expert parallel must divide dp*cp", divides)] if shape.is_moe else ())
 
 
-def _expand_virtual(build: _Builder, setup: TrainSetup, rules: Rules, chunks: list[int]) -> None:
+def _choose_virtual(build: _Builder, setup: TrainSetup, rules: Rules, chunks: list[int]) -> None:
     most = min(setup.shape.layers // 2, 16) if rules.interleaved and rules.pipeline else 1
-    options = [1, *(v for v in range(2, most + 1) if any(c % v == 0 and c > v for c in chunks))]
-    build.expand("vp", options)
-    columns = build.columns
-    micro_batches = setup.global_batch_sequences // (columns["dp"] * columns["micro_batch"])
-    plain = columns["vp"] == 1
-    total = columns["pp"] * columns["vp"]
-    legal_chunk = np.zeros(max(chunks) * max(options) + 1, dtype=bool)
+    options = _column([1, *(v for v in range(2, most + 1) if any(c % v == 0 and c > v for c in chunks))])
+    legal_chunk = np.zeros(max(chunks) * int(options[-1]) + 1, dtype=bool)
     legal_chunk[chunks] = True
-    build.keep("interleaving needs a pipeline", plain | (columns["pp"] > 1))
-    columns = build.columns
-    total = columns["pp"] * columns["vp"]
-    build.keep("layers must split over pp*vp", legal_chunk[total])
-    columns = build.columns
-    micro_batches = setup.global_batch_sequences // (columns["dp"] * columns["micro_batch"])
-    mask = (columns["vp"] == 1) | (micro_batches % columns["pp"] == 0)
-    build.keep("interleaving needs micro-batches in multiples of pp", mask)
+    pp = build.tall("pp")
+    rounds = setup.global_batch_sequences // (build.tall("dp") * build.tall("micro_batch")) % pp == 0
+    plain = options == 1
+    build.choose(
+        "vp",
+        options,
+        [
+            ("interleaving needs a pipeline", plain | (pp > 1)),
+            ("layers must split over pp*vp", legal_chunk[pp * options]),
+            ("interleaving needs micro-batches in multiples of pp", plain | rounds),
+        ],
+    )
 
 
-def _expand_sharding(build: _Builder, rules: Rules, world: int, domain: int) -> None:
-    build.expand("zero_stage", rules.zero_stages)
+def _choose_sharding(build: _Builder, rules: Rules, world: int, domain: int) -> None:
+    stages = _column(rules.zero_stages)
+    alone = (stages < 2) | (build.tall("pp") == 1) | rules.interleaved
+    build.choose("zero_stage", stages, [("ZeRO 2 and 3 not with a pipeline in this framework", alone)])
+    if not rules.hybrid_shard:
+        build.columns["shard_group"] = np.zeros_like(build.columns["dp"])
+        return
     columns = build.columns
-    mask = (columns["zero_stage"] < 2) | (columns["pp"] == 1) | rules.interleaved
-    build.keep("ZeRO 2 and 3 not with a pipeline in this framework", mask)
-    build.expand("shard_group", [0, -1] if rules.hybrid_shard else [0])
-    columns = build.columns
-    local = max(world, domain) // np.minimum(columns["tp"] * columns["cp"], max(world, domain))
-    hybrid = columns["shard_group"] < 0
+    whole = max(world, domain)
+    local = whole // np.minimum(columns["tp"] * columns["cp"], whole)
     useful = (columns["zero_stage"] >= 2) & (local > 1) & (columns["dp"] > local) & (columns["dp"] % local == 0)
-    columns["shard_group"] = np.where(hybrid, local, 0)
-    build.keep("hybrid sharding needs more replicas than one domain holds", ~hybrid | useful)
+    columns["local"] = local
+    hybrid = np.array([False, True])
+    build.choose(
+        "hybrid", np.arange(2), [("hybrid sharding needs more replicas than one domain holds", ~hybrid | useful[:, None])]
+    )
+    build.columns["shard_group"] = build.columns.pop("local") * build.columns.pop("hybrid")
 
 
 def check_layout(

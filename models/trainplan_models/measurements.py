@@ -224,13 +224,19 @@ def _plain(name: str) -> str:
 
 
 def _from_catalogue(row: Row, known: Known) -> ModelShape | None:
+    """The catalogue's model of the row's name, or of the longest name that the row's begins with."""
     name = _plain(row.get("model_name", ""))
-    if not name:
-        return None
+    params = (_number(row, "params_b") or 0.0) * 1e9
+    best, length = None, 0
     for model in known.models.values():
-        if name in {_plain(model.name), *(_plain(alias) for alias in model.aliases)}:
-            return shape_of(model)
-    return None
+        for alias in (model.name, *model.aliases):
+            own = _plain(alias)
+            if own == name and name:
+                return shape_of(model)
+            begins = len(own) > max(length, 4) and name.startswith(own) and not name[len(own)].isdigit()
+            if begins and params and 0.8 < model.published_params / params < 1.25:
+                best, length = model, len(own)
+    return shape_of(best) if best else None
 
 
 def typical_shape(params: float, vocab: int = 50304) -> ModelShape:
@@ -448,9 +454,9 @@ def _read(row: Row, row_id: str, known: Known) -> Reading:
     if software["framework"] == "torchtitan" and partial.get("pp", 1) > 1:
         # The local batch of a pipeline is cut into micro-batches of one sequence.
         partial["micro_batch"] = 1
-    if row.get("source_group", "").startswith("mlperf") and not row.get("vp") and partial.get("pp", 1) > 1:
-        # The configuration files of these submissions interleave; the table leaves the cell empty.
-        partial.pop("vp")
+    if row.get("source_group", "").startswith(("mlperf", "published-run")) and not row.get("vp"):
+        # These interleave their pipelines; the tables leave the cell empty.
+        partial.pop("vp", None)
     if "micro_batch" in filled:
         partial["micro_batch"] = 1
     if partial.get("dp", 1) > batch:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+CHUNK = 1 << 14
+"""Layouts evaluated at once, so that intermediate arrays stay in cache."""
 CONTEXT_BYTES = 1.2e9
 """Driver context and library handles of one process (CUDA, cuBLAS, cuDNN)."""
 COMMUNICATOR_BYTES = 0.35e9
@@ -127,6 +129,13 @@ def layer_activation_bytes(
 
 
 def _kept(setup: TrainSetup, software: Software, grid: LayoutGrid) -> _Kept:
+    """What is kept, worked out once for every distinct inner layout."""
+    first, inverse = distinct(grid.tp, grid.cp, grid.micro_batch, grid.recompute, grid.sequence_parallel)
+    table = _kept_table(setup, software, grid.take(first))
+    return _Kept(*(getattr(table, name)[inverse] for name in _Kept.__slots__))
+
+
+def _kept_table(setup: TrainSetup, software: Software, grid: LayoutGrid) -> _Kept:
     shape = setup.shape
     tp, cp, micro = (np.asarray(x, dtype=float) for x in (grid.tp, grid.cp, grid.micro_batch))
     tokens = micro * setup.sequence_length / cp
@@ -267,19 +276,12 @@ def peak_memory(setup: TrainSetup, accelerator: Accelerator, node: NodeType, gri
     Raises:
         InputError: unknown optimizer recipe or software generation.
     """
-    columns = (
-        grid.tp, grid.pp, grid.vp, grid.cp, grid.ep, grid.dp, grid.zero_stage, grid.shard_group, grid.micro_batch,
-        grid.recompute, grid.sequence_parallel,
-    )  # fmt: skip
-    first, inverse = distinct(*columns)
-    if len(first) * 2 < len(grid):
-        return _spread(_peak(setup, accelerator, grid.take(first)), inverse)
-    return _peak(setup, accelerator, grid)
-
-
-def _spread(memory: Memory, inverse: NDArray[np.intp]) -> Memory:
-    arrays = [getattr(memory, name)[inverse] for name in Memory.__slots__ if name != "usable_bytes"]
-    return Memory(*arrays, usable_bytes=memory.usable_bytes)
+    size = len(grid)
+    if size <= CHUNK:
+        return _peak(setup, accelerator, grid)
+    pieces = [_peak(setup, accelerator, grid.take(slice(i, i + CHUNK))) for i in range(0, size, CHUNK)]
+    arrays = [np.concatenate([getattr(p, n) for p in pieces]) for n in Memory.__slots__ if n != "usable_bytes"]
+    return Memory(*arrays, usable_bytes=pieces[0].usable_bytes)
 
 
 def _stage(

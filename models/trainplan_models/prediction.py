@@ -107,7 +107,8 @@ def _interleavings(reading: Reading, pp: int, share: int) -> list[int]:
     layers = reading.setup.shape.layers
     if pp == 1 or share % pp:
         return [1]
-    return [1, *(v for v in range(2, layers // pp + 1) if layers % (pp * v) == 0)]
+    splits = (layers, layers + 1, layers + 2)
+    return [1, *(v for v in range(2, layers // pp + 1) if any(count % (pp * v) == 0 for count in splits))]
 
 
 def _searched(reading: Reading) -> LayoutGrid | None:

@@ -102,7 +102,7 @@ class FallbackRule(Record):
     """Spot must have been up this long before on-demand is left for it."""
     grace_s: float = 0.0
     """After a loss, spot may come back this long before on-demand is asked for, even below the reserve..."""
-    grace_frac: float = 0.75
+    grace_frac: float = 0.6
     """...but not below this share of it."""
     release_factor: float = 2.0
     """On-demand is given up for waiting above this many reserves."""

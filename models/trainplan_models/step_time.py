@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-CHUNK = 1 << 15
+CHUNK = 1 << 14
 """Layouts evaluated at once, so that intermediate arrays stay in cache."""
 
 HOST_PARAMETER_S = 2e-9
@@ -164,7 +164,7 @@ def _inner_table(context: _Context, grid: LayoutGrid) -> _Table:
     extra = EXTRA_FORWARDS.get(setup.kind, 0.0)
     if extra:
         ahead = ahead.scaled(1.0 + extra)
-    loss = loss_pass(setup, context.chip, at)
+    loss = loss_pass(setup, context.software, context.chip, context.links, at)
     if setup.kind == "reward-model":
         loss = loss.scaled(0.0)
     residual = 2.0 * at.tokens * shape.hidden / at.spread
@@ -177,8 +177,10 @@ def _outer(context: _Context, grid: LayoutGrid, table: _Table, inverse: NDArray[
     count = np.maximum(setup.global_batch_sequences / (dp * grid.micro_batch), 1.0)
     full, first, last = stage_layers(shape, grid)
     layer, loss = table.layer_s[inverse], table.loss.total[inverse]
+    busiest = np.maximum(full * layer, last * layer + loss)
     send = _send(context, grid, table.residual_bytes[inverse])
-    slowest = np.maximum(full * layer, last * layer + loss) + send
+    send = send + np.where(pp > 1, context.software.stall_frac * busiest, 0.0)
+    slowest = busiest + send
     whole = shape.layers * layer + loss + pp * send
     mean = whole / pp
     pipeline = count * slowest + np.where(pp > 1, (whole - slowest) / vp, 0.0)
@@ -189,7 +191,7 @@ def _outer(context: _Context, grid: LayoutGrid, table: _Table, inverse: NDArray[
     moved = per_layer * (table.ahead.memory + table.back.memory)[inverse] + count / pp * table.loss.memory[inverse]
     launch = per_layer * (table.ahead.launch + table.back.launch)[inverse] + count / pp * table.loss.launch[inverse]
     again = per_layer * table.again.total[inverse]
-    tp_s = per_layer * (table.ahead.tp + table.back.tp)[inverse]
+    tp_s = per_layer * (table.ahead.tp + table.back.tp)[inverse] + count / pp * table.loss.tp[inverse]
     cp_s = per_layer * (table.ahead.cp + table.back.cp)[inverse]
     ep_s = per_layer * (table.ahead.ep + table.back.ep)[inverse]
     optimizer = _optimizer(context, grid, full)

@@ -55,9 +55,9 @@ def load_case(path: str | Path, overrides: Sequence[str] = ()) -> Case:
     Raises:
         InputError: with every mistake of the file.
     """
-    from trainplan_models import casefile
+    from trainplan_models.casefile import load_case as read
 
-    return casefile.load_case(path, overrides)
+    return read(path, overrides)
 
 
 def plan(

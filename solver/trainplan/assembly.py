@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from trainplan import calendar_windows
-from trainplan.candidates import Candidate, NearMiss, Screened, node_counts, screen
+from trainplan.candidate_cache import CandidateCache
+from trainplan.candidates import Candidate, NearMiss, Screened, node_counts
 from trainplan.options import Detail, OptionMaker, World, world_of
 from trainplan.problem import (
     Charges,
@@ -20,6 +21,7 @@ from trainplan.problem import (
     TaskSpec,
     maximal_antichains,
 )
+from trainplan.rollouts import decoding, scoring, with_rollout
 from trainplan.sites import Site, find_sites
 from trainplan.works import Work, works_of
 from trainplan_models import costs, network, storage
@@ -28,6 +30,7 @@ from trainplan_models.catalog import Catalog
 from trainplan_models.catalog.records import StorageTier
 from trainplan_models.frameworks import framework_on
 from trainplan_models.network import Place
+from trainplan_models.workload import TrainSetup
 
 DAY_S = 86400.0
 SCALABLE = ("pretrain", "continue")
@@ -60,7 +63,7 @@ class Assembly:
         Options keep their numbers.
         """
         build = self._build
-        spans = calendar_windows.windows(self.case, self.catalog, self.sites, build.parallel, beyond=True)
+        spans = calendar_windows.windows(self.case, self.sites, beyond=True)
         return _spec(_rewindowed(build, spans), _predecessors(self.case))
 
 
@@ -80,10 +83,16 @@ class _Builder:
     screened: dict[tuple[str, tuple[str, int, float, int]], Screened] = field(default_factory=dict)
     nearest: dict[str, tuple[Site, NearMiss]] = field(default_factory=dict)
     evaluated: int = 0
+    cache: CandidateCache = field(default_factory=CandidateCache)
 
 
-def assemble(case: Case, catalog: Catalog) -> Assembly:
+def assemble(case: Case, catalog: Catalog, cache: CandidateCache | None = None) -> Assembly:
     """Everything the decision is made from.
+
+    Args:
+        case: what is asked.
+        catalog: prices, machines, models.
+        cache: candidates worked out before; what is new is added to it.
 
     Raises:
         InputError: the case names something the catalogue has not.
@@ -92,8 +101,9 @@ def assemble(case: Case, catalog: Catalog) -> Assembly:
     sites, site_removals = find_sites(case, catalog)
     predecessors = _predecessors(case)
     parallel = any(len(group) > 1 for group in maximal_antichains(predecessors))
-    windows = calendar_windows.windows(case, catalog, sites, parallel)
+    windows = calendar_windows.windows(case, sites)
     build = _Builder(case, catalog, world_of(case, catalog), works, sites, windows, parallel)
+    build.cache = CandidateCache() if cache is None else cache
     build.removed[""] = site_removals
     for number, work in enumerate(works):
         _add_task(build, number, work)
@@ -135,7 +145,7 @@ def _predecessors(case: Case) -> list[tuple[int, ...]]:
 
 def _add_task(build: _Builder, number: int, work: Work) -> None:
     removed = build.removed.setdefault(work.task.name, Counter())
-    if work.setup is None and work.accelerator_hours == 0.0:
+    if work.accelerator_hours == 0.0 and (work.setup is None or work.tokens == 0.0):
         _add_fixed(build, number, work)
         return
     for site in build.sites:
@@ -155,9 +165,7 @@ def _add_task(build: _Builder, number: int, work: Work) -> None:
         removed.update(maker.removed)
 
 
-def _candidates(
-    build: _Builder, work: Work, site: Site, removed: Counter[str]
-) -> tuple[Candidate, ...]:
+def _candidates(build: _Builder, work: Work, site: Site, removed: Counter[str]) -> tuple[Candidate, ...]:
     """Candidates of a task on a kind of machine; worked out once for all sites that share it."""
     most = _most_nodes(build, site)
     framework = framework_on(work.task.framework, site.accelerator.vendor)
@@ -173,7 +181,7 @@ def _candidates(
         counts = node_counts(ceiling, build.case.resources.node_counts)
         factor = build.case.assumptions.throughput_factor
         setup = replace(work.setup, framework=framework)
-        result = screen(setup, site.accelerator, site.node, counts, factor)
+        result = _screened(build.cache, work, setup, site, counts, factor)
         build.screened[key] = result
         build.evaluated += result.evaluated
         build.removed[work.task.name].update(result.removed)
@@ -182,6 +190,24 @@ def _candidates(
             if known is None or _shortfall(result.nearest) < _shortfall(known[1]):
                 build.nearest[work.task.name] = (site, result.nearest)
     return tuple(c for c in build.screened[key].candidates if c.nodes <= most)
+
+
+def _screened(
+    cache: CandidateCache, work: Work, setup: TrainSetup, site: Site, counts: Sequence[int], factor: float
+) -> Screened:
+    """Candidates of a task on a kind of machine, by what the task does there."""
+    chip, node, samples = site.accelerator, site.node, work.samples
+    if work.training:
+        result = cache.screen(setup, chip, node, counts, factor)
+        if work.task.kind == "rl" and samples is not None:
+            return replace(result, candidates=with_rollout(result.candidates, setup, samples, chip, node))
+        return result
+    alone = [count for count in counts if count == 1 or node.nic_bytes_per_s > 0.0]
+    if samples is not None:
+        found = decoding(setup, samples, chip, node, alone)
+    else:
+        found = scoring(setup, work.tokens, chip, node, alone)
+    return Screened(found, Counter(), len(found))
 
 
 def _shortfall(miss: NearMiss) -> float:
@@ -254,9 +280,20 @@ def _resource(build: _Builder, site: Site, name: str) -> int:
             usd_per_node_day=site.usd_per_node_h[name] * 24.0 if mode.paid == "committed" else 0.0,
             grant_hours=inf if site.grant is None else site.grant.hours,
             unusable_tail_days=mode.unusable_tail_s / DAY_S,
+            latest_start_days=_latest_start_days(build, mode.max_lead_days),
         )
     )
     return len(build.resources) - 1
+
+
+def _latest_start_days(build: _Builder, lead_days: float | None) -> float:
+    """A lone task that nothing holds back begins on day 0, and so does what is bought for it."""
+    held_back = (
+        any(site.owned or site.grant for site in build.sites) or build.case.tasks[0].release is not None
+    )
+    if len(build.works) == 1 and not held_back:
+        return 0.0
+    return inf if lead_days is None else lead_days
 
 
 def _held(build: _Builder, site: Site, name: str) -> tuple[float, ...]:
@@ -315,7 +352,7 @@ def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
         resources=tuple(build.resources),
         regions=tuple(f"{place.cloud}/{place.region}" for place in build.places),
         windows=build.windows,
-        products=tuple(_products(build, deadline)),
+        products=tuple(_products(build)),
         datasets=tuple(_datasets(build)),
         staging_usd=_staging(build),
         move_usd=_moves(build),
@@ -337,44 +374,30 @@ def _due_days(case: Case, work: Work) -> float:
     return inf if due_s is None else due_s / DAY_S
 
 
-def _products(build: _Builder, deadline: float) -> Iterable[Product]:
-    """Every purchase of a committed mode worth looking at: one node for one of the lengths it is sold in.
+def _products(build: _Builder) -> Iterable[Product]:
+    """The lengths in which committed nodes are sold.
 
-    Prices are by the node-hour, so sizes add up and one node is the unit; the plan says of which sizes
-    a purchase is made up. Of the lengths that reach the same last window only the shortest is kept.
+    Of the lengths that reach the end of the plan only the shortest is worth a look.
     """
-    ends = [end for _, end in build.windows]
-    moving = len(build.works) > 1 or build.parallel or any(s.owned or s.grant for s in build.sites)
-    moving = moving or any(task.release is not None for task in build.case.tasks)
-    used = {option.resource for option, _ in build.made}
+    end = build.windows[-1][1]
     for number, resource in enumerate(build.resources):
-        if not resource.committed or number not in used:
+        needs = [option.nodes for option, _ in build.made if option.resource == number]
+        if not resource.committed or not needs:
             continue
         mode = build.catalog.modes[resource.mode]
-        needed = max(option.nodes for option, _ in build.made if option.resource == number)
         quota = _quota(build.case, resource.pool, mode.quota_key)
-        most = int(min(needed * max(len(build.works), 1), mode.max_nodes or needed * 64, quota))
-        lead = inf if mode.max_lead_days is None else mode.max_lead_days
-        for first, (start, _) in enumerate(build.windows):
-            if start > 0.0 and (not moving or start >= min(deadline, ends[-1]) or start > lead):
-                continue
-            seen: set[int] = set()
-            for days in sorted(mode.durations_days):
-                reached = [w for w in range(first, len(ends)) if ends[w] <= start + days + 1e-6]
-                if not reached or reached[-1] in seen:
-                    continue
-                seen.add(reached[-1])
-                yield Product(
-                    resource=number,
-                    nodes=1,
-                    first_window=first,
-                    last_window=reached[-1],
-                    days=days,
-                    usd=resource.usd_per_node_day * days,
-                    most=most,
-                    upfront_frac=mode.upfront_frac,
-                    ends_inside=abs(ends[reached[-1]] - start - days) < mode.unusable_tail_s / DAY_S,
-                )
+        side_by_side = max(len(group) for group in maximal_antichains(_predecessors(build.case)))
+        most = int(min(max(needs) * side_by_side, mode.max_nodes or inf, quota))
+        for days in sorted(mode.durations_days):
+            yield Product(
+                resource=number,
+                days=days,
+                usd_per_node=resource.usd_per_node_day * days,
+                most=most,
+                upfront_frac=mode.upfront_frac,
+            )
+            if days - resource.unusable_tail_days >= end:
+                break
 
 
 def _datasets(build: _Builder) -> Iterable[DatasetChoice]:

@@ -6,30 +6,22 @@ from math import inf
 
 from trainplan.sites import Site
 from trainplan_models.case import Case
-from trainplan_models.catalog import Catalog
 
 DAY_S = 86400.0
 BEYOND_FACTOR = 8.0
 """How far past the deadline is looked when a later one has to be proposed."""
 OPEN_HORIZON_DAYS = 1095.0
 """How far is looked without a deadline."""
-PARALLEL_SPLITS = 12
-"""Windows into which the time to the deadline is cut where tasks run side by side."""
 
 
-def windows(
-    case: Case, catalog: Catalog, sites: tuple[Site, ...], parallel: bool, *, beyond: bool = False
-) -> tuple[tuple[float, float], ...]:
+def windows(case: Case, sites: tuple[Site, ...], *, beyond: bool = False) -> tuple[tuple[float, float], ...]:
     """Contiguous windows from day 0 to the deadline, or far enough where there is none.
 
-    They are cut where owned nodes come or go, grants expire, tasks are released or due, and wherever
-    something sold in fixed lengths may end.
+    They are cut where owned nodes come or go, grants expire, and tasks are released or due.
 
     Args:
         case: what is asked.
-        catalog: what is sold, and in which lengths.
         sites: where.
-        parallel: whether tasks may run side by side.
         beyond: whether to look past the deadline, to see how much later it would have to be.
     """
     deadline = inf if case.deadline_s is None else case.deadline_s / DAY_S
@@ -40,13 +32,6 @@ def windows(
             cuts.add((case.seconds_from_start(when) or 0.0) / DAY_S)
     for site in sites:
         cuts |= _held_cuts(case, site)
-    modes = {name for site in sites for name in site.usd_per_node_h if name in catalog.modes}
-    for name in modes:
-        if catalog.modes[name].paid == "committed":
-            cuts |= {days for days in catalog.modes[name].durations_days if days < min(deadline, end)}
-    if parallel:
-        until = min(deadline, end)
-        cuts |= {until * step / PARALLEL_SPLITS for step in range(PARALLEL_SPLITS)}
     inside = sorted(cut for cut in cuts if 0.0 <= cut <= end)
     kept = [inside[0]]
     for cut in inside[1:]:

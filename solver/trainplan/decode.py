@@ -96,9 +96,9 @@ def purchases_of(
         product = assembly.spec.products[number]
         resource = assembly.spec.resources[product.resource]
         sizes = assembly.catalog.modes[resource.mode].sizes_nodes
-        start_days = assembly.spec.windows[product.first_window][0]
+        start_days = round(decision.bought_from_days[product.resource])
         for size, count in _in_sizes(nodes, sizes):
-            usd = product.usd * size * count
+            usd = product.usd_per_node * size * count
             found.append(
                 Purchase(
                     pool=resource.pool,

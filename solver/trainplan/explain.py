@@ -77,9 +77,7 @@ def _written(value: float, unit: str) -> str:
     return f"{value:.6g} {unit}"
 
 
-def alternatives(
-    session: Session, assembly: Assembly, plan: Plan, time_limit_s: float
-) -> list[Alternative]:
+def alternatives(session: Session, assembly: Assembly, plan: Plan, time_limit_s: float) -> list[Alternative]:
     """The best plan on each accelerator and under each billing mode that the plan does not use alone.
 
     Each is the same question solved with only the options of that kind.

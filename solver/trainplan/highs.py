@@ -140,6 +140,11 @@ class Session:
         self._process.kill()
         self._process.communicate()
 
+    @property
+    def model(self) -> MatrixModel | None:
+        """The model that is loaded; None before the first one."""
+        return self._model
+
     def load(self, model: MatrixModel) -> None:
         """Hands a model to the worker.
 

@@ -115,14 +115,16 @@ def _cheapest_usd(spec: ProblemSpec, task: int) -> float:
         daily = option.daily_usd + option.nodes * resource.usd_per_node_day
         limited = not resource.committed and (resource.grant_hours < inf or min(resource.held_nodes) < inf)
         (held if limited else asked).append(option.work_days * daily + option.once_usd)
-    return min((usd for usd in asked if usd > 0.0), default=min((usd for usd in held if usd > 0.0), default=0.0))
+    return min(
+        (usd for usd in asked if usd > 0.0), default=min((usd for usd in held if usd > 0.0), default=0.0)
+    )
 
 
 def _reference_usd(spec: ProblemSpec, cheapest: list[float]) -> float:
     reference = sum(cheapest)
     candidates = [
         reference,
-        min((p.usd for p in spec.products), default=0.0) if reference == 0.0 else 0.0,
+        min((p.usd_per_node for p in spec.products), default=0.0) if reference == 0.0 else 0.0,
         sum(usd for _, usd in spec.programme_daily),
         sum(usd for _, usd in spec.programme_once),
     ]

@@ -122,9 +122,7 @@ class OptionMaker:
 
     def _spot_profile(self) -> SpotProfile:
         node, region = self.site.node, self.site.place.region
-        return spot.profile_for(
-            self.catalog, node.cloud, region, node.instance_type, self.world.spot_name
-        )
+        return spot.profile_for(self.catalog, node.cloud, region, node.instance_type, self.world.spot_name)
 
     def _targets(self, preemptible: bool) -> list[StorageTier | None]:
         if self.work.checkpoint_bytes == 0.0:
@@ -246,7 +244,9 @@ class OptionMaker:
         return {name: usd for name, usd in charges.items() if usd.any()}
 
     def _storage_usd_per_day(self, tier: StorageTier, policy: CheckpointPolicy, paid_frac: Floats) -> Floats:
-        kept = np.array([storage.billed_bytes(tier, size, self.object_bytes) for size in policy.capacity_bytes])
+        kept = np.array(
+            [storage.billed_bytes(tier, size, self.object_bytes) for size in policy.capacity_bytes]
+        )
         saves = DAY_S * paid_frac / (policy.interval_s + policy.blocking_s)
         each = storage.save_requests_usd(tier, self.work.checkpoint_bytes, self.object_bytes)
         return _kept_usd_per_day(tier, kept) + saves * each + self._kept_copies_usd_per_day

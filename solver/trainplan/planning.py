@@ -11,7 +11,6 @@ from trainplan.assembly import Assembly, assemble
 from trainplan.assumptions import assumptions_of, price_dates, warnings_of
 from trainplan.explain import alternatives, no_candidate, ways_out
 from trainplan.highs import Session
-from trainplan.problem import ProblemSpec
 from trainplan.solve import Decision, Outcome, Solver
 from trainplan.thin import thinned
 from trainplan.verify import verify
@@ -60,13 +59,15 @@ def plan(
         outcome = solver.solve()
         if outcome.decision is None:
             raise _no_plan(assembly, solver, outcome)
-        outcome = widened(outcome, assembly.spec, forgiven_usd)
+        outcome = widened(outcome, solver, forgiven_usd)
         tell("verifying")
         found = plan_of(assembly, outcome, outcome.decision)
         verify(found, assembly, outcome.decision.usd)
         if compare:
             tell("comparing with the alternatives")
-            found = found.model_copy(update={"alternatives": tuple(alternatives(session, assembly, found, time_limit_s))})
+            found = found.model_copy(
+                update={"alternatives": tuple(alternatives(session, assembly, found, time_limit_s))}
+            )
         return found
 
 
@@ -77,11 +78,14 @@ def _refuse_empty(assembly: Assembly) -> None:
         raise InfeasibleError("\n".join(no_candidate(assembly, name) for name in missing))
 
 
-def widened(outcome: Outcome, spec: ProblemSpec, forgiven_usd: float) -> Outcome:
-    """The outcome with its gap widened by what screening may have cost."""
-    if spec.question != "cheapest" or outcome.decision is None or outcome.decision.usd <= 0.0:
+def widened(outcome: Outcome, solver: Solver, forgiven_usd: float) -> Outcome:
+    """The outcome with its bound over all options, not only over those that got columns."""
+    if solver.spec.question != "cheapest" or outcome.decision is None or outcome.decision.usd <= 0.0:
         return outcome
-    bound = outcome.bound - forgiven_usd
+    bound = outcome.bound
+    if len(solver.spec.tasks) == 1 and solver.spec.move_usd:
+        bound = min(bound, solver.bound_with_free_moves())
+    bound -= forgiven_usd
     return replace(outcome, bound=bound, gap_frac=max(0.0, 1.0 - bound / outcome.decision.usd))
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import networkx
 
 Charges = tuple[tuple[str, float], ...]
 """Amounts by cost category, in USD."""
@@ -86,25 +90,25 @@ class Resource:
     """Price of a committed node, used or not; what is paid by use is in the options."""
     grant_hours: float = inf
     unusable_tail_days: float = 0.0
+    """Before the end of a purchase, when nodes are already taken back."""
+    latest_start_days: float = inf
+    """How far ahead a purchase may begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A commitment that can be bought: so many nodes for so many windows at one price."""
+    """A length in which nodes of a committed resource are sold.
+
+    Of each resource one purchase is made: so many nodes for one length, from one day on.
+    """
 
     resource: int
-    nodes: int
-    first_window: int
-    last_window: int
-    """Inclusive."""
     days: float
-    """Length of the purchase; its end may lie past the last window."""
-    usd: float
+    usd_per_node: float
+    """For the whole length, used or not."""
     most: int
-    """Largest number that may be bought."""
+    """Most nodes."""
     upfront_frac: float = 0.0
-    ends_inside: bool = True
-    """Whether it ends with ``last_window``, so that its unusable tail matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,25 @@ class DatasetChoice:
     """Writing it there."""
     read_usd: float = 0.0
     """Reading it for the whole task; a part of the task reads a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoftLimit:
+    """A limit on nodes or accelerators that the solver may be asked to loosen.
+
+    Only problems made to explain something have them: elsewhere such limits are held by which options exist.
+    """
+
+    name: str
+    """Key of the limit in the case."""
+    upper: float
+    unit: str
+    amounts: dict[int, float]
+    """Option -> what it takes of the limit while it runs."""
+    shared: bool = True
+    """Whether tasks side by side add up."""
+    windows: tuple[int, ...] | None = None
+    """Where it holds; everywhere when None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +174,31 @@ class ProblemSpec:
     budget_usd: float = inf
     max_nodes: float = inf
     question: str = "cheapest"
+    soft_limits: tuple[SoftLimit, ...] = ()
 
     @property
     def parallel_groups(self) -> tuple[tuple[int, ...], ...]:
         """Largest sets of tasks that may run at the same time (maximal antichains of the precedence)."""
         return maximal_antichains([task.predecessors for task in self.tasks])
+
+    @property
+    def side_by_side(self) -> tuple[tuple[int, ...], ...]:
+        """All sets of tasks that may run at the same time, single tasks included."""
+        return antichains([task.predecessors for task in self.tasks])
+
+
+def antichains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """All sets of pairwise unordered nodes of a directed acyclic graph, smallest first.
+
+    Args:
+        predecessors: direct predecessors of each node.
+    """
+    if len(predecessors) == 1:
+        return ((0,),)
+    import networkx
+
+    cliques = networkx.enumerate_all_cliques(_unordered(predecessors))
+    return tuple(sorted((tuple(sorted(clique)) for clique in cliques), key=lambda c: (len(c), c)))
 
 
 def maximal_antichains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
@@ -168,9 +211,15 @@ def maximal_antichains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, 
         return ((0,),)
     import networkx
 
+    cliques = networkx.find_cliques(_unordered(predecessors))
+    return tuple(sorted(tuple(sorted(clique)) for clique in cliques))
+
+
+def _unordered(predecessors: list[tuple[int, ...]]) -> networkx.Graph[int]:
+    """Which nodes are before or after none of the others they are joined with."""
+    import networkx
+
     ordered: networkx.DiGraph[int] = networkx.DiGraph()
     ordered.add_nodes_from(range(len(predecessors)))
     ordered.add_edges_from((p, node) for node, before in enumerate(predecessors) for p in before)
-    closure = networkx.transitive_closure_dag(ordered).to_undirected()
-    cliques = networkx.find_cliques(networkx.complement(closure))
-    return tuple(sorted(tuple(sorted(clique)) for clique in cliques))
+    return networkx.complement(networkx.transitive_closure_dag(ordered).to_undirected())

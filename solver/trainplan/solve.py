@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -54,7 +55,9 @@ class Decision:
 
     uses: tuple[Use, ...]
     bought: dict[int, int]
-    """Product -> number."""
+    """Product -> nodes."""
+    bought_from_days: dict[int, float]
+    """Resource -> day on which its purchase begins."""
     tiers: dict[tuple[int, int], str]
     """(task, region) -> tier of its dataset."""
     scale_frac: float
@@ -134,7 +137,7 @@ class Solver:
         """
         started = time.monotonic()
         changes = self._changes(closed, limits)
-        first = self._run(changes)
+        first = self.answer(changes)
         if first.x is None:
             state: State = "infeasible" if first.status == "infeasible" else "no-answer"
             return self._outcome(state, None, first, started)
@@ -155,10 +158,30 @@ class Solver:
         changes = self._changes(closed, None, free=(name,))
         cost = np.zeros(len(self.model.cost))
         cost[column] = 1.0
-        answer = self._run(replace(changes, cost=cost))
+        answer = self.answer(replace(changes, cost=cost))
         if answer.x is None:
             return None
         return float(answer.x[column]) * limit.per_unit
+
+    def bound_with_free_moves(self) -> float:
+        """Proven bound, in USD, on the cost when moving a task between regions costs nothing.
+
+        Where the budget is a limit it is loosened by what the moves of a plan can cost.
+
+        Raises:
+            NoAnswerError: HiGHS failed or ignored a part of the model.
+        """
+        cost = self.model.cost.copy()
+        for move in self.ctx.m.v_move:
+            column = self.compiled.columns.get("v_move[{},{},{}]".format(*move))
+            if column is not None:
+                cost[column] = 0.0
+        changes = Request()
+        if self.spec.budget_usd < inf:
+            dearest = max(self.spec.move_usd.values(), default=0.0)
+            changes = self._changes(None, {"budget": self.spec.budget_usd + dearest * len(self.spec.tasks)})
+        answer = self.answer(replace(changes, cost=cost, offset=self.model.offset))
+        return -inf if answer.bound is None else answer.bound * self.inputs.usd_per_unit
 
     def _limit(self, name: str) -> Limit:
         found = {limit.name: limit for limit in self.ctx.limits}
@@ -195,14 +218,21 @@ class Solver:
             return Request()
         return Request(columns=np.array(columns), col_lower=np.array(lower), col_upper=np.array(upper))
 
-    def _run(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> Answer:
+        """Solves this problem's model under the changes of ``request``, whatever the session held before."""
+        if self.session.model is not self.model:
+            self.session.load(self.model)
+        return self.session.solve(request, self.time_limit_s)
+
+    def answer(self, request: Request) -> Answer:
+        """As ``ask``, to the gap of a plan; what is called infeasible is so without presolve as well."""
         options = {"mip_rel_gap": GAP_FRAC} | request.options
-        answer = self.session.solve(replace(request, options=options), self.time_limit_s)
+        answer = self.ask(replace(request, options=options))
         if answer.status in ("infeasible", "infeasible-or-unbounded"):
             # HiGHS has called feasible models infeasible in presolve; the user is told only when
             # the answer stands without it.
             again = replace(request, options=options | {"presolve": "off"})
-            answer = self.session.solve(again, self.time_limit_s)
+            answer = self.ask(again)
         return answer
 
     def _polish(self, changes: Request, answer: Answer, cost: Array, offset: float) -> Answer:
@@ -221,7 +251,7 @@ class Solver:
             col_upper=upper,
             options=changes.options | POLISH_OPTIONS,
         )
-        polished = self.session.solve(fixed, self.time_limit_s)
+        polished = self.ask(fixed)
         return polished if polished.x is not None else answer
 
     def _second(self, changes: Request, best: Answer) -> Answer:
@@ -231,7 +261,7 @@ class Solver:
         before = float(second_cost @ best.x) + offset
         value = best.objective - self.model.offset
         tied = self._tied(changes, value + 1e-6 * max(1.0, abs(value)))
-        answer = self._run(tied)
+        answer = self.answer(tied)
         if answer.x is not None and answer.objective is not None:
             gain = before - answer.objective
             if gain > WORTHWHILE_FRAC * max(abs(before), 1e-3):
@@ -288,6 +318,11 @@ class Solver:
         return Decision(
             uses=tuple(uses),
             bought={k: count for k, count in bought.items() if count},
+            bought_from_days={
+                spec.products[k].resource: value(x, f"v_start_day[{spec.products[k].resource}]")
+                for k, count in bought.items()
+                if count
+            },
             tiers={key[:2]: key[2] for key in places},
             scale_frac=value(x, "v_scale") if any(t.scalable for t in spec.tasks) else 1.0,
             finish_days=max((use.end_days for use in uses), default=0.0),
@@ -295,28 +330,34 @@ class Solver:
         )
 
     def _uses_of_cell(self, x: Array, task: int, window: int, at_days: float) -> list[Use]:
-        spec = self.spec
-        # What is bought or already there comes first in a window: purchases end with it.
-        value = self.compiled.value
-        found = []
+        """Options at work in a window, in the order in which the model lets them run.
+
+        The first region before the last; what runs on from before at the start, what runs on at the end;
+        what is bought or already there before the rest, since purchases end with windows.
+        """
+        spec, found = self.spec, []
         for number, _ in self.ctx.m.uses_of_cell[task, window]:
-            if value(x, f"v_used[{number},{window}]") < 0.5:
-                continue
-            o = spec.options[number]
-            share = value(x, f"v_share[{number},{window}]")
-            begins = value(x, f"v_used[{number},{window - 1}]") < 0.5
-            # An option may be set up in one window and work only in the next.
-            if share > LEAST_USE or (begins and o.setup_days > 0.0):
-                # With two regions the task leaves the first for good before it enters the last.
-                moved = value(x, f"v_first[{task},{o.region}]") < 0.5
-                found.append((moved, not spec.resources[o.resource].committed, o.key, number, share, begins))
+            if self._is_on(x, f"v_used[{number},{window}]"):
+                o = spec.options[number]
+                share = self.compiled.value(x, f"v_share[{number},{window}]")
+                runs_on = self._is_on(x, f"v_runs_on[{number},{window}]")
+                # An option may be set up in one window and work only in the next.
+                if share <= LEAST_USE and (runs_on or o.setup_days == 0.0):
+                    continue
+                moved = not self._is_on(x, f"v_first[{task},{o.region}]")
+                leads_on = self._is_on(x, f"v_runs_on[{number},{window + 1}]")
+                committed = spec.resources[o.resource].committed
+                found.append((moved, not runs_on, leads_on, not committed, o.key, number, share, runs_on))
         uses = []
-        for _, _, _, option, share, begins in sorted(found):
+        for *_, option, share, runs_on in sorted(found):
             o = spec.options[option]
-            days = share * o.work_days + (o.setup_days if begins else 0.0)
-            uses.append(Use(option, window, share, begins, at_days, at_days + days))
+            days = share * o.work_days + (0.0 if runs_on else o.setup_days)
+            uses.append(Use(option, window, share, not runs_on, at_days, at_days + days))
             at_days += days
         return uses
+
+    def _is_on(self, x: Array, name: str) -> bool:
+        return self.compiled.value(x, name) > 0.5
 
     def _ledger_usd(self, x: Array) -> float:
         from trainplan.pyomo_core import generate_standard_repn

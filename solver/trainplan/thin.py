@@ -5,9 +5,9 @@ and for each start, brings no more fixed cost (data staged, results handed over,
 bound by no limit that *b* is not bound by: wherever *b* stands in a plan, *a* can stand instead.
 
 Where *a* lies in another region, what its place can cost at most is set against what *b*'s place costs
-at least, and ``TOLERANCE_FRAC`` of the cheapest way to do the task is forgiven. So is, for a task that
-stands alone, the most by which one move to another region can be dearer than another. The plan's gap is
-widened by what was forgiven.
+at least, and ``TOLERANCE_FRAC`` of the cheapest way to do the task is forgiven; the plan's gap is widened
+by what was forgiven. For a task that stands alone the price of moving to another region is left out of the
+comparison: its plan is bounded by one in which moves are free (``Solver.bound_with_free_moves``).
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ class _Place:
     daily_high_usd: float
 
 
-def thinned(spec: ProblemSpec, wanted: Sequence[int] | None = None) -> tuple[tuple[int, ...], float]:
+def thinned(
+    spec: ProblemSpec, wanted: Sequence[int] | None = None, *, by_nodes: bool = False
+) -> tuple[tuple[int, ...], float]:
     """Options worth a column, and the USD by which leaving out the others may cost at most.
 
     Args:
         spec: the problem.
         wanted: options to choose from; all when absent.
+        by_nodes: whether an option with fewer nodes is never beaten by one with more, so that what is left
+            serves under every limit on nodes.
     """
     numbers = range(len(spec.options)) if wanted is None else wanted
     kept: list[int] = []
@@ -52,12 +56,14 @@ def thinned(spec: ProblemSpec, wanted: Sequence[int] | None = None) -> tuple[tup
         allowance = TOLERANCE_FRAC * min(
             spec.options[n].work_days * spec.options[n].daily_usd + spec.options[n].once_usd for n in mine
         )
-        kept += _undominated(spec, task, mine, allowance)
-        forgiven_usd += 2.0 * allowance + _move_spread_usd(spec, task)
+        kept += _undominated(spec, task, mine, allowance, by_nodes)
+        forgiven_usd += 2.0 * allowance
     return tuple(sorted(kept)), forgiven_usd
 
 
-def _undominated(spec: ProblemSpec, task: int, mine: list[int], allowance: float) -> list[int]:
+def _undominated(
+    spec: ProblemSpec, task: int, mine: list[int], allowance: float, by_nodes: bool
+) -> list[int]:
     options = [spec.options[n] for n in mine]
     places = {region: _place(spec, task, region) for region in {o.region for o in options}}
     region = np.array([o.region for o in options])
@@ -75,7 +81,7 @@ def _undominated(spec: ProblemSpec, task: int, mine: list[int], allowance: float
     stands_in = _stands_in(spec, mine)
     order = np.argsort(work * (daily + held_low) + low, kind="stable")
     alive = np.ones(len(mine), dtype=bool)
-    parallel = any(len(group) > 1 for group in spec.parallel_groups)
+    count_nodes = by_nodes or any(len(group) > 1 for group in spec.parallel_groups)
     for a in order:
         if not alive[a]:
             continue
@@ -92,7 +98,7 @@ def _undominated(spec: ProblemSpec, task: int, mine: list[int], allowance: float
             & (work[a] * grant[a] <= work * grant)
             & stands_in(int(a))
         )
-        if parallel:
+        if count_nodes:
             worse &= nodes[a] <= nodes
         worse[a] = False
         alive &= ~worse
@@ -104,7 +110,13 @@ def _stands_in(spec: ProblemSpec, mine: list[int]) -> Any:
     resources = np.array([spec.options[n].resource for n in mine])
     nodes = np.array([spec.options[n].nodes for n in mine])
     held = np.array([spec.resources[r].held_nodes for r in resources])
-    scarce = np.array([spec.resources[r].committed or spec.resources[r].grant_hours < inf for r in resources])
+    soft = {option for limit in spec.soft_limits for option in limit.amounts}
+    scarce = np.array(
+        [
+            n in soft or spec.resources[r].committed or spec.resources[r].grant_hours < inf
+            for n, r in zip(mine, resources.tolist(), strict=True)
+        ]
+    )
     shared = len(spec.tasks) > 1
 
     def others(a: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -144,27 +156,18 @@ def _place(spec: ProblemSpec, task: int, region: int) -> _Place:
 def _traffic_usd(spec: ProblemSpec, task: int, region: int) -> float:
     """Most that moves and handovers to and from a region can cost; nothing where a task stands alone.
 
-    A single task has nobody to hand over to, and its moves only come with a second region, whose use
-    the option that stands in takes over as it is.
+    A single task has nobody to hand over to; of its moves see the module.
     """
     if len(spec.tasks) == 1:
         return 0.0
     followers = sum(task in other.predecessors for other in spec.tasks)
     return (
         _most(usd for (t, a, b), usd in spec.move_usd.items() if t == task and region in (a, b))
-        + _most(usd for (p, _, a, _), usd in spec.handover_usd.items() if p == task and a == region) * followers
+        + _most(usd for (p, _, a, _), usd in spec.handover_usd.items() if p == task and a == region)
+        * followers
         + _most(usd for (_, t, _, b), usd in spec.handover_usd.items() if t == task and b == region)
         * len(spec.tasks[task].predecessors)
     )
-
-
-def _move_spread_usd(spec: ProblemSpec, task: int) -> float:
-    """By how much one move of a lone task can be dearer than another."""
-    if len(spec.tasks) > 1:
-        return 0.0
-    regions = {o.region for o in spec.options if o.task == task}
-    moves = [spec.move_usd.get((task, a, b), 0.0) for a in regions for b in regions if a != b]
-    return max(moves, default=0.0) - min(moves, default=0.0)
 
 
 def _most(amounts: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainplan.rollouts import Samples
 from trainplan_models.base import InputError, Problem
 from trainplan_models.case import Case, Shape, Task
 from trainplan_models.catalog import Catalog
@@ -36,6 +37,8 @@ class Work:
     checkpoint_bytes: float
     weights_bytes: float
     """What the next task starts from."""
+    samples: Samples | None = None
+    """What is generated in one step (reinforcement learning) or in all."""
 
     @property
     def training(self) -> bool:
@@ -100,17 +103,34 @@ def _work(case: Case, task: Task, shape: ModelShape | None) -> Work:
     trained = 0.0 if shape is None else float(total_params(shape))
     if shape is not None and task.lora is not None:
         trained = float(lora_params(shape, task.lora.rank))
+    samples = _samples(task)
     recipe = optimizer_of(task.optimizer)
     saved = float(checkpoint_bytes(trained, recipe.disk_bytes)) if task.kind in TRAINING else 0.0
     return Work(
         task=task,
         setup=setup,
-        tokens=(task.tokens or 0.0) * task.rounds,
+        tokens=_tokens(task, samples) * task.rounds,
         accelerator_hours=(task.accelerator_hours or 0.0) * task.rounds,
         fixed_days=(task.duration_s or 0.0) / 86400.0 * task.rounds,
         checkpoint_bytes=saved,
         weights_bytes=weights_bytes(saved),
+        samples=samples,
     )
+
+
+def _samples(task: Task) -> Samples | None:
+    rollout = task.rollout
+    if rollout is None:
+        return None
+    prompts = rollout.prompts if task.kind == "rl" else rollout.prompts * rollout.steps
+    return Samples(prompts, rollout.samples_per_prompt, rollout.prompt_tokens, rollout.response_tokens)
+
+
+def _tokens(task: Task, samples: Samples | None) -> float:
+    """Tokens of one round: told, or those of everything generated."""
+    if samples is None or task.rollout is None:
+        return task.tokens or 0.0
+    return samples.tokens * (task.rollout.steps if task.kind == "rl" else 1)
 
 
 def _setup(case: Case, task: Task, shape: ModelShape) -> TrainSetup:
@@ -118,6 +138,11 @@ def _setup(case: Case, task: Task, shape: ModelShape) -> TrainSetup:
         DEFAULT_SEQUENCE_LENGTH, shape.max_positions or DEFAULT_SEQUENCE_LENGTH
     )
     batch_tokens = task.global_batch_tokens or DEFAULT_BATCH_TOKENS.get(task.kind, OTHER_BATCH_TOKENS)
+    samples = _samples(task)
+    if task.kind == "rl" and samples is not None:
+        # One update on all samples of a step, each padded to the longest.
+        sequence_length = int(samples.prompt_tokens + samples.response_tokens)
+        batch_tokens = samples.tokens
     return TrainSetup(
         shape=shape,
         sequence_length=sequence_length,

@@ -51,8 +51,11 @@ LAST_WORDS = TIMES | SIZES | COUNTS | DIMENSIONLESS
 ALL_IN_ONE_UNIT = re.compile(r"(Seconds|Bytes|Parameters|Degrees|Tokens|USD)\b")
 """How the docstring of a class begins whose numbers are all in one unit."""
 
-WITH_A_UNIT_BESIDE = frozenset({"used", "allowed", "quantity", "value", "upper", "per_unit"})
+WITH_A_UNIT_BESIDE = frozenset({"used", "allowed", "quantity", "value", "upper", "amounts", "per_unit"})
 """Amounts of records that carry their unit in a field of its own, named ``unit``."""
+
+COMPARED = frozenset({"measured", "predicted", "p10", "p50", "p90"})
+"""What is held against each other, in the unit of whatever it is of."""
 
 WRITTEN_BY_USERS = "a key of the case file, whose values carry their unit"
 SOLVER = "in solver units, which only inputs.py knows"
@@ -75,12 +78,12 @@ EXCEPTIONS: dict[str, str] = {
     "ProblemSpec.programme_daily": CHARGES,
     "ProblemSpec.programme_once": CHARGES,
     "ProblemSpec.windows": "pairs of days",
-    "_Builder.windows": "pairs of days",
-    "_Builder.prices": "USD per committed node-hour, by resource",
     "Dimension.show": "the table of units itself",
     "Software.selective_recompute": "a share",
-    "Reading.measured": "in the unit of what the row measures",
-    "Unread.measured": "in the unit of what the row measures",
+    "Factor.median_error_before": "a fraction",
+    "Factor.median_error_after": "a fraction",
+    "Factor.spread": "a fraction",
+    "Generation.batch": "sequences",
 }
 """``Class.field``: why its name may stay as it is."""
 
@@ -93,10 +96,10 @@ def modules() -> Iterator[ModuleType]:
 
 
 def records() -> Iterator[type]:
-    """Every pydantic record and dataclass that the product defines."""
+    """Every pydantic record and dataclass that the product defines for more than one module."""
     for module in modules():
         for value in vars(module).values():
-            if not isinstance(value, type) or value.__module__ != module.__name__:
+            if not isinstance(value, type) or value.__module__ != module.__name__ or value.__name__[0] == "_":
                 continue
             if issubclass(value, BaseModel) or "__dataclass_fields__" in vars(value):
                 yield value
@@ -135,12 +138,12 @@ def numbers_of(record: type) -> list[str]:
         if issubclass(record, BaseModel)
         else [field.name for field in dataclasses.fields(record)]  # type: ignore[arg-type]
     )
-    return [name for name in own if is_number(hints[name])]
+    return [name for name in own if is_number(hints[name]) and name[0] != "_"]
 
 
 def says_its_unit(record: type, name: str) -> bool:
     words = name.strip("_").split("_")
-    if words[-1] in LAST_WORDS or "per" in words[1:-1]:
+    if words[-1] in LAST_WORDS or "per" in words[1:-1] or name in COMPARED:
         return True
     if ALL_IN_ONE_UNIT.match(record.__doc__ or ""):
         return True

@@ -75,7 +75,7 @@ def step_s(plan: Plan, segment: Segment) -> float:
     if record["kind"] == "rl" and record["rollout"]:
         tokens = sum(s.tokens for s in plan.segments if s.task == segment.task)
         return tokens / segment.tokens_per_s / (record["rollout"]["steps"] * record["rounds"])
-    return segment.global_batch_tokens / segment.tokens_per_s
+    return segment.global_batch_tokens / segment.tokens_per_s if segment.tokens_per_s else 0.0
 
 
 def units_of(name: str, target: str, folder: Path) -> list[Unit]:
@@ -110,7 +110,9 @@ def python_of(environment: str) -> str:
     """The Python of a launcher's environment, or a skip that says what is missing."""
     python = ENVIRONMENTS / environment / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"{environment} is not installed under {ENVIRONMENTS}: tests/launcher/setup.sh installs it")
+        pytest.skip(
+            f"{environment} is not installed under {ENVIRONMENTS}: tests/launcher/setup.sh installs it"
+        )
     return str(python)
 
 

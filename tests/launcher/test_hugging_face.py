@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from .launching import Unit, probe
 
 pytestmark = pytest.mark.launcher
@@ -15,8 +16,32 @@ PROGRAMS = {"sft": "sft", "preference": "dpo", "reward-model": "reward"}
 Found = list[tuple[Unit, dict[str, Any]]]
 
 
+WRONG = (
+    ("deepspeed", "deepspeed.json", '"train_batch_size": ', '"train_batch_size": 1'),
+    ("deepspeed", "deepspeed.json", '"stage": 3', '"stage": 4'),
+    ("deepspeed", "deepspeed.json", '"overlap_comm"', '"overlap_com"'),
+    ("accelerate", "accelerate.yaml", "num_machines:", "machines:"),
+    ("accelerate", "accelerate.yaml", "distributed_type: DEEPSPEED", "distributed_type: FDSP"),
+)
+
+
+def wrong_questions(exported: dict[str, list[Unit]], folder: Path) -> list[dict[str, Any]]:
+    """Configurations with one mistake each."""
+    found = []
+    for number, (kind, suffix, old, new) in enumerate(WRONG):
+        unit = next(u for u in exported[kind] if u.plan == "capacity_block")
+        text = (unit.folder / f"{unit.name}.{suffix}").read_text(encoding="utf-8")
+        assert old in text
+        bad = folder / f"{number}.{suffix}"
+        bad.write_text(text.replace(old, new), encoding="utf-8")
+        asked: dict[str, Any] = {"kind": kind, "file": str(bad)}
+        found.append(asked | ({"world": unit.segment.layout.dp} if kind == "deepspeed" else {}))
+    return found
+
+
 @pytest.fixture(scope="module")
-def parsed(exported: dict[str, list[Unit]]) -> dict[str, Found]:
+def parsed(exported: dict[str, list[Unit]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+    """What each reader says to every unit; under ``wrong`` to what is wrong on purpose."""
     asked: list[dict[str, Any]] = []
     units: list[tuple[str, Unit]] = []
     for unit in exported["deepspeed"]:
@@ -31,11 +56,13 @@ def parsed(exported: dict[str, list[Unit]]) -> dict[str, Found]:
         file = str(unit.folder / f"{unit.name}.trl.yaml")
         asked.append({"kind": "trl", "file": file, "program": PROGRAMS[unit.kind]})
         units.append(("trl", unit))
-    found = probe("trainers", "hugging_face_probe.py", json.dumps(asked))
-    result: dict[str, Found] = {"deepspeed": [], "accelerate": [], "trl": []}
-    for (kind, unit), one in zip(units, found, strict=True):
+    wrong = wrong_questions(exported, tmp_path_factory.mktemp("wrong"))
+    found = probe("trainers", "hugging_face_probe.py", json.dumps(asked + wrong))
+    result: dict[str, Found] = {"deepspeed": [], "accelerate": [], "trl": [], "wrong": []}
+    for (kind, unit), one in zip(units, found, strict=False):
         assert "error" not in one, f"{kind} {unit.id}: {one}"
         result[kind].append((unit, one))
+    result["wrong"] = [(units[0][1], one) for one in found[len(units) :]]
     return result
 
 
@@ -66,7 +93,10 @@ def test_accelerate_reads_every_number_back(parsed: dict[str, Found]) -> None:
         assert environment["FSDP_VERSION"] == "2"
         assert environment["FSDP_RESHARD_AFTER_FORWARD"] == str(layout.zero_stage == 3).lower()
         assert environment["FSDP_ACTIVATION_CHECKPOINTING"] == str(layout.recompute == "full").lower()
-        sizes = {key: int(environment[f"PARALLELISM_CONFIG_{key}_SIZE"]) for key in ("DP_REPLICATE", "DP_SHARD", "TP", "CP")}
+        sizes = {
+            key: int(environment[f"PARALLELISM_CONFIG_{key}_SIZE"])
+            for key in ("DP_REPLICATE", "DP_SHARD", "TP", "CP")
+        }
         assert sizes["DP_REPLICATE"] * sizes["DP_SHARD"] == layout.dp
         assert (sizes["TP"], sizes["CP"]) == (layout.tp, layout.cp)
 
@@ -87,26 +117,6 @@ def test_trl_reads_every_number_back(parsed: dict[str, Found]) -> None:
         assert {key: found[key] for key in expected} == expected, unit.id
 
 
-@pytest.mark.parametrize(
-    ("kind", "suffix", "old", "new"),
-    [
-        ("deepspeed", "deepspeed.json", '"train_batch_size": ', '"train_batch_size": 1'),
-        ("deepspeed", "deepspeed.json", '"stage": 3', '"stage": 4'),
-        ("deepspeed", "deepspeed.json", '"overlap_comm"', '"overlap_com"'),
-        ("accelerate", "accelerate.yaml", "num_machines:", "machines:"),
-        ("accelerate", "accelerate.yaml", "distributed_type: DEEPSPEED", "distributed_type: FDSP"),
-    ],
-)
-def test_wrong_files_are_refused(
-    exported: dict[str, list[Unit]], tmp_path: Path, kind: str, suffix: str, old: str, new: str
-) -> None:
-    unit = next(u for u in exported[kind] if u.plan == "capacity_block")
-    text = (unit.folder / f"{unit.name}.{suffix}").read_text(encoding="utf-8")
-    assert old in text
-    bad = tmp_path / f"bad.{suffix.rsplit('.', 1)[1]}"
-    bad.write_text(text.replace(old, new), encoding="utf-8")
-    asked: dict[str, Any] = {"kind": kind, "file": str(bad)}
-    if kind == "deepspeed":
-        asked["world"] = unit.segment.layout.dp
-    (found,) = probe("trainers", "hugging_face_probe.py", json.dumps([asked]))
-    assert "error" in found
+def test_wrong_files_are_refused(parsed: dict[str, Found]) -> None:
+    answers = [found for _, found in parsed["wrong"]]
+    assert [wrong for wrong, found in zip(WRONG, answers, strict=True) if "error" not in found] == []

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from .launching import HERE, Unit, probe
 from ruamel.yaml import YAML
+
+from .launching import HERE, Unit, probe
 
 pytestmark = pytest.mark.launcher
 
@@ -27,41 +28,43 @@ def test_every_object_is_accepted(checked: dict[str, Any]) -> None:
     assert checked["rules"]["run"] > 0
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("parallelism: 8", "parallelisms: 8"),
-        ("parallelism: 8", "parallelism: eight"),
-        ("maxRestarts:", "maxRestart:"),
-        ("restartStrategy: Recreate", "restartStrategy: Again"),
-        ("RestartJobSetAndIgnoreMaxRestarts", "IgnoreIt"),
-        ("mountPath: /checkpoints", "mount: /checkpoints"),
-    ],
+WRONG = (
+    ("{name}.yaml", "parallelism: 8", "parallelisms: 8"),
+    ("{name}.yaml", "parallelism: 8", "parallelism: eight"),
+    ("{name}.yaml", "maxRestarts:", "maxRestart:"),
+    ("{name}.yaml", "restartStrategy: Recreate", "restartStrategy: Again"),
+    ("{name}.yaml", "RestartJobSetAndIgnoreMaxRestarts", "IgnoreIt"),
+    ("{name}.yaml", "mountPath: /checkpoints", "mount: /checkpoints"),
+    ("trainjob/{name}.yaml", "numNodes:", "nodes:"),
+    ("trainjob/{name}.yaml", "numProcPerNode: 8", 'numProcPerNode: "8"'),
+    ("trainjob/{name}.yaml", "numProcPerNode: 8", "numProcPerNode: 0"),
 )
-def test_wrong_job_sets_are_refused(exported: dict[str, list[Unit]], tmp_path: Path, old: str, new: str) -> None:
+
+
+def test_wrong_objects_are_refused(exported: dict[str, list[Unit]], tmp_path: Path) -> None:
     unit = next(u for u in exported["kubernetes"] if u.plan == "dense_spot" and u.segment.mode == "spot")
-    text = (unit.folder / f"{unit.name}.yaml").read_text(encoding="utf-8")
-    assert old in text
-    bad = tmp_path / "bad.yaml"
-    bad.write_text(text.replace(old, new), encoding="utf-8")
-    assert probe("k8s", "kubernetes_probe.py", str(SCHEMAS), str(bad))["errors"][str(bad)]
-
-
-@pytest.mark.parametrize(("old", "new"), [("numNodes:", "nodes:"), ("numProcPerNode: 8", 'numProcPerNode: "8"')])
-def test_wrong_train_jobs_are_refused(exported: dict[str, list[Unit]], tmp_path: Path, old: str, new: str) -> None:
-    unit = next(u for u in exported["kubernetes"] if u.plan == "dense_spot")
-    text = (unit.folder / "trainjob" / f"{unit.name}.yaml").read_text(encoding="utf-8")
-    assert old in text
-    bad = tmp_path / "bad.yaml"
-    bad.write_text(text.replace(old, new), encoding="utf-8")
-    assert probe("k8s", "kubernetes_probe.py", str(SCHEMAS), str(bad))["errors"][str(bad)]
+    files = []
+    for number, (path, old, new) in enumerate(WRONG):
+        text = (unit.folder / path.format(name=unit.name)).read_text(encoding="utf-8")
+        assert old in text
+        bad = tmp_path / f"{number}.yaml"
+        bad.write_text(text.replace(old, new), encoding="utf-8")
+        files.append(str(bad))
+    errors = probe("k8s", "kubernetes_probe.py", str(SCHEMAS), *files)["errors"]
+    assert [wrong for wrong, file in zip(WRONG, files, strict=True) if not errors[file]] == []
 
 
 def test_queues_have_room_for_nodes_and_spares(exported: dict[str, list[Unit]]) -> None:
     for unit in exported["kubernetes"]:
         text = (unit.folder / "kueue.yaml").read_text(encoding="utf-8")
-        queues = {one["metadata"]["name"]: one for one in YAML(typ="safe").load_all(text) if one["kind"] == "ClusterQueue"}
-        documents = list(YAML(typ="safe").load_all((unit.folder / f"{unit.name}.yaml").read_text(encoding="utf-8")))
+        queues = {
+            one["metadata"]["name"]: one
+            for one in YAML(typ="safe").load_all(text)
+            if one["kind"] == "ClusterQueue"
+        }
+        documents = list(
+            YAML(typ="safe").load_all((unit.folder / f"{unit.name}.yaml").read_text(encoding="utf-8"))
+        )
         job_set = next(one for one in documents if one["kind"] == "JobSet")
         queue = queues[job_set["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]]
         room = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"]

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from .launching import Unit, array_of, probe
 
 pytestmark = pytest.mark.launcher
@@ -15,18 +16,36 @@ def arguments(unit: Unit, environment: dict[str, str]) -> dict[str, Any]:
     """What the probe takes for a unit: its words, and the variables its start script sets."""
     words = array_of(unit.folder / f"{unit.name}.args.sh", "MEGATRON_ARGS", **environment)
     script = (unit.folder / f"{unit.name}.sh").read_text(encoding="utf-8")
-    needed = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" in script else {}
+    needed = (
+        {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" in script else {}
+    )
     return {"args": words, "world": unit.world, "environment": needed}
 
 
+WRONG = (
+    ("--global-batch-size", "513"),
+    ("--tensor-model-parallel-size", "3"),
+    ("--recompute-granularity", "some"),
+    ("--save-intervall", "10"),
+)
+Found = list[tuple[Unit, dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def parsed(exported: dict[str, list[Unit]], shell_environment: dict[str, str]) -> list[tuple[Unit, dict[str, Any]]]:
+def answers(
+    exported: dict[str, list[Unit]], shell_environment: dict[str, str]
+) -> tuple[Found, list[dict[str, Any]]]:
+    """What Megatron-LM says to every unit, and to a unit with each of the wrong arguments."""
     units = exported["megatron"]
-    found = probe("trainers", "megatron_probe.py", json.dumps([arguments(u, shell_environment) for u in units]))
-    return list(zip(units, found, strict=True))
+    asked = [arguments(unit, shell_environment) for unit in units]
+    good = arguments(next(unit for unit in units if unit.plan == "dense_spot"), shell_environment)
+    wrong = [good | {"args": [*good["args"], *words]} for words in WRONG]
+    found = probe("trainers", "megatron_probe.py", json.dumps(asked + wrong))
+    return list(zip(units, found[: len(units)], strict=True)), found[len(units) :]
 
 
-def test_every_number_comes_back(parsed: list[tuple[Unit, dict[str, Any]]]) -> None:
+def test_every_number_comes_back(answers: tuple[Found, list[dict[str, Any]]]) -> None:
+    parsed, _ = answers
     assert parsed
     for unit, found in parsed:
         layout = unit.segment.layout
@@ -59,23 +78,9 @@ def test_every_number_comes_back(parsed: list[tuple[Unit, dict[str, Any]]]) -> N
             assert found["data_parallel_sharding_strategy"] == strategy
 
 
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    [
-        ("--global-batch-size", "513"),
-        ("--tensor-model-parallel-size", "3"),
-        ("--recompute-granularity", "some"),
-        ("--save-intervall", "10"),
-    ],
-)
-def test_megatron_refuses_what_is_wrong(
-    exported: dict[str, list[Unit]], shell_environment: dict[str, str], flag: str, value: str
-) -> None:
-    unit = next(u for u in exported["megatron"] if u.plan == "dense_spot")
-    asked = arguments(unit, shell_environment)
-    asked["args"] += [flag, value]
-    (found,) = probe("trainers", "megatron_probe.py", json.dumps([asked]))
-    assert "error" in found
+def test_megatron_refuses_what_is_wrong(answers: tuple[Found, list[dict[str, Any]]]) -> None:
+    _, refused = answers
+    assert [words for words, found in zip(WRONG, refused, strict=True) if "error" not in found] == []
 
 
 def test_keep_last_is_left_to_the_start_script(exported: dict[str, list[Unit]]) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from .launching import Unit, probe, python_of, read_plan
 
 from trainplan.export.devices import is_tpu
 from trainplan_models.catalog import builtin
+
+from .launching import Unit, probe, python_of, read_plan
 
 pytestmark = pytest.mark.launcher
 
@@ -29,10 +30,21 @@ def rows_for(units: list[Unit]) -> list[dict[str, Any]]:
         row |= {"accelerator": SKY_NAMES.get(s.accelerator, s.accelerator), "count": s.accelerators_per_node}
         if is_tpu(s.accelerator):
             chips = int(s.instance_type.rsplit("-", 1)[1]) * s.nodes
-            row |= {"instance_type": "", "count": 1, "accelerator": f"{s.instance_type.rsplit('-', 1)[0]}-{chips}"}
+            row |= {
+                "instance_type": "",
+                "count": 1,
+                "accelerator": f"{s.instance_type.rsplit('-', 1)[0]}-{chips}",
+            }
         found[s.cloud, s.region, row["instance_type"] or row["accelerator"]] = row
     for cloud in ("aws", "gcp"):
-        row = {"cloud": cloud, "region": "x-1", "zone": "x-1a", "price": 5.0, "instance_type": "x", "vcpus": 8}
+        row = {
+            "cloud": cloud,
+            "region": "x-1",
+            "zone": "x-1a",
+            "price": 5.0,
+            "instance_type": "x",
+            "vcpus": 8,
+        }
         found[cloud, "x-1", "x"] = row | {"memory": 8, "accelerator": "A100-80GB", "count": 8}
     return list(found.values())
 
@@ -40,9 +52,13 @@ def rows_for(units: list[Unit]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def parsed(exported: dict[str, list[Unit]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     units = exported["skypilot"]
-    files = sorted({str(path) for unit in units for path in unit.folder.glob("*.yaml") if path.name[0] in "0p"})
+    files = sorted(
+        {str(path) for unit in units for path in unit.folder.glob("*.yaml") if path.name[0] in "0p"}
+    )
     rows = json.dumps(rows_for(units))
-    result: dict[str, Any] = probe("sky", "skypilot_probe.py", str(tmp_path_factory.mktemp("home")), rows, *files)
+    result: dict[str, Any] = probe(
+        "sky", "skypilot_probe.py", str(tmp_path_factory.mktemp("home")), rows, *files
+    )
     return result
 
 
@@ -64,13 +80,23 @@ def test_every_number_comes_back(exported: dict[str, list[Unit]], parsed: dict[s
             assert first["cloud"] == "slurm"
             assert list(first["accelerators"].values()) == [s.accelerators_per_node]
             continue
-        assert (first["cloud"], first["region"], first["use_spot"]) == (s.cloud, s.region, s.mode == "spot"), unit.id
+        assert (first["cloud"], first["region"], first["use_spot"]) == (
+            s.cloud,
+            s.region,
+            s.mode == "spot",
+        ), unit.id
         if not is_tpu(s.accelerator):
             assert first["instance_type"] == s.instance_type
             assert list(first["accelerators"].values()) == [s.accelerators_per_node]
         assert bool(first["job_recovery"]) is (s.mode == "spot")
         tiers = {tier.name: tier.kind for tier in builtin().tiers}
-        mounted = tiers.get(s.checkpoint.target) == "object" and s.cloud in ("aws", "gcp", "azure", "oci", "nebius")
+        mounted = tiers.get(s.checkpoint.target) == "object" and s.cloud in (
+            "aws",
+            "gcp",
+            "azure",
+            "oci",
+            "nebius",
+        )
         assert ("/checkpoints" in task["stores"]) is mounted, unit.id
 
 
@@ -85,7 +111,9 @@ def test_pipelines_hold_their_units_in_order(exported: dict[str, list[Unit]], pa
     assert seen
 
 
-def test_spot_falls_back_to_on_demand_in_order(parsed: dict[str, Any], exported: dict[str, list[Unit]]) -> None:
+def test_spot_falls_back_to_on_demand_in_order(
+    parsed: dict[str, Any], exported: dict[str, list[Unit]]
+) -> None:
     unit = next(u for u in exported["skypilot"] if u.plan == "dense_spot" and u.segment.mode == "spot")
     (task,) = parsed[str(unit.folder / f"{unit.name}.yaml")]["tasks"]
     assert task["ordered"]
@@ -93,26 +121,30 @@ def test_spot_falls_back_to_on_demand_in_order(parsed: dict[str, Any], exported:
     assert read_plan("dense_spot").segments[1].mode == "on-demand"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("num_nodes: 8", "num_node: 8"),
-        ("num_nodes: 8", "num_nodes: 0"),
-        ("use_spot: true", "use_spots: true"),
-        ("infra: aws/us-east-1", "infra: awss/us-east-1"),
-        ("infra: aws/us-east-1", "infra: aws/us-nowhere-1"),
-        ("instance_type: p5.48xlarge", "instance_type: p5.49xlarge"),
-        ("strategy: FAILOVER", "strategy: HOPE"),
-    ],
+WRONG = (
+    ("num_nodes: 8", "num_node: 8"),
+    ("num_nodes: 8", "num_nodes: 0"),
+    ("use_spot: true", "use_spots: true"),
+    ("infra: aws/us-east-1", "infra: awss/us-east-1"),
+    ("infra: aws/us-east-1", "infra: aws/us-nowhere-1"),
+    ("instance_type: p5.48xlarge", "instance_type: p5.49xlarge"),
+    ("strategy: FAILOVER", "strategy: HOPE"),
 )
-def test_sky_refuses_what_is_wrong(exported: dict[str, list[Unit]], tmp_path: Path, old: str, new: str) -> None:
+
+
+def test_sky_refuses_what_is_wrong(exported: dict[str, list[Unit]], tmp_path: Path) -> None:
     unit = next(u for u in exported["skypilot"] if u.plan == "dense_spot")
     text = (unit.folder / f"{unit.name}.yaml").read_text(encoding="utf-8")
-    assert old in text
-    bad = tmp_path / "bad.yaml"
-    bad.write_text(text.replace(old, new), encoding="utf-8")
-    rows = json.dumps(rows_for([unit]))
-    assert "error" in probe("sky", "skypilot_probe.py", str(tmp_path / "home"), rows, str(bad))[str(bad)]
+    files = []
+    for number, (old, new) in enumerate(WRONG):
+        assert old in text
+        bad = tmp_path / f"{number}.yaml"
+        bad.write_text(text.replace(old, new), encoding="utf-8")
+        files.append(str(bad))
+    home = tmp_path / "home"
+    home.mkdir()
+    found = probe("sky", "skypilot_probe.py", str(home), json.dumps(rows_for([unit])), *files)
+    assert [wrong for wrong, file in zip(WRONG, files, strict=True) if "error" not in found[file]] == []
 
 
 def test_reservation_file_is_a_sky_configuration(exported: dict[str, list[Unit]]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+
 from .launching import Unit, probe
 
 pytestmark = pytest.mark.launcher
@@ -20,14 +20,37 @@ def asked(unit: Unit) -> dict[str, Any]:
     return {"folder": str(unit.folder), "module": module_of(unit), "world": unit.world}
 
 
+WRONG = {
+    "unknown_field": ("tensor_parallel_degree", "tensor_parallel_size"),
+    "keeps_one": ("keep_latest_k=3", "keep_latest_k=1"),
+    "never_saves": ("interval=35", "interval=0"),
+}
+Found = list[tuple[Unit, dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def parsed(exported: dict[str, list[Unit]]) -> list[tuple[Unit, dict[str, Any]]]:
+def answers(
+    exported: dict[str, list[Unit]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Found, dict[str, dict[str, Any]]]:
+    """What torchtitan says to every unit, and to what is wrong on purpose."""
     units = exported["torchtitan"]
-    found = probe("trainers", "torchtitan_probe.py", json.dumps([asked(unit) for unit in units]))
-    return list(zip(units, found, strict=True))
+    good = next(unit for unit in units if unit.plan == "fsdp_titan")
+    text = (good.folder / f"{module_of(good)}.py").read_text(encoding="utf-8")
+    folder = tmp_path_factory.mktemp("wrong")
+    wrong = {"world_too_big": asked(good) | {"world": good.world + 8}}
+    for name, (old, new) in WRONG.items():
+        assert old in text
+        (folder / f"{name}.py").write_text(text.replace(old, new), encoding="utf-8")
+        wrong[name] = {"folder": str(folder), "module": name, "world": good.world}
+    questions = [asked(unit) for unit in units] + list(wrong.values())
+    found = probe("trainers", "torchtitan_probe.py", json.dumps(questions))
+    return list(zip(units, found[: len(units)], strict=True)), dict(
+        zip(wrong, found[len(units) :], strict=True)
+    )
 
 
-def test_every_number_comes_back(parsed: list[tuple[Unit, dict[str, Any]]]) -> None:
+def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]]) -> None:
+    parsed, _ = answers
     assert parsed
     for unit, found in parsed:
         layout = unit.segment.layout
@@ -51,23 +74,13 @@ def test_every_number_comes_back(parsed: list[tuple[Unit, dict[str, Any]]]) -> N
         }
         assert {key: found[key] for key in expected} == expected, unit.id
         assert found["global_batch"] % (found["local_batch"] * layout.dp) == 0
-        assert found["recompute"].lower().startswith({"none": "none", "selective": "sel", "full": "full"}[layout.recompute])
+        assert (
+            found["recompute"]
+            .lower()
+            .startswith({"none": "none", "selective": "sel", "full": "full"}[layout.recompute])
+        )
 
 
-def test_a_world_that_does_not_fit_is_refused(exported: dict[str, list[Unit]]) -> None:
-    unit = exported["torchtitan"][0]
-    (found,) = probe("trainers", "torchtitan_probe.py", json.dumps([asked(unit) | {"world": unit.world + 8}]))
-    assert "error" in found
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("tensor_parallel_degree", "tensor_parallel_size"), ("keep_latest_k=3", "keep_latest_k=1")]
-)
-def test_torchtitan_refuses_what_is_wrong(exported: dict[str, list[Unit]], tmp_path: Path, old: str, new: str) -> None:
-    unit = next(u for u in exported["torchtitan"] if u.plan == "fsdp_titan")
-    text = (unit.folder / f"{module_of(unit)}.py").read_text(encoding="utf-8")
-    assert old in text
-    (tmp_path / "wrong_config.py").write_text(text.replace(old, new), encoding="utf-8")
-    wrong = {"folder": str(tmp_path), "module": "wrong_config", "world": unit.world}
-    (found,) = probe("trainers", "torchtitan_probe.py", json.dumps([wrong]))
-    assert "error" in found
+def test_torchtitan_refuses_what_is_wrong(answers: tuple[Found, dict[str, dict[str, Any]]]) -> None:
+    _, refused = answers
+    assert [name for name, found in refused.items() if "error" not in found] == []

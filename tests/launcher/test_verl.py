@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+
 from .launching import Unit, array_of, probe
 
 pytestmark = pytest.mark.launcher
@@ -20,7 +21,9 @@ def asked(unit: Unit, environment: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def parsed(exported: dict[str, list[Unit]], shell_environment: dict[str, str]) -> list[tuple[Unit, dict[str, Any]]]:
+def parsed(
+    exported: dict[str, list[Unit]], shell_environment: dict[str, str]
+) -> list[tuple[Unit, dict[str, Any]]]:
     units = exported["verl"]
     found = probe("verl", "verl_probe.py", json.dumps([asked(unit, shell_environment) for unit in units]))
     return list(zip(units, found, strict=True))
@@ -63,7 +66,9 @@ def test_rollout_comes_back(parsed: list[tuple[Unit, dict[str, Any]]]) -> None:
     assert found["actor_rollout_ref"]["rollout"]["n"] == 8
 
 
-def test_unknown_overrides_are_refused(exported: dict[str, list[Unit]], shell_environment: dict[str, str]) -> None:
+def test_unknown_overrides_are_refused(
+    exported: dict[str, list[Unit]], shell_environment: dict[str, str]
+) -> None:
     wrong = asked(exported["verl"][0], shell_environment)
     wrong["overrides"].append("trainer.save_frequency=3")
     (found,) = probe("verl", "verl_probe.py", json.dumps([wrong]))

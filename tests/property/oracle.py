@@ -41,6 +41,9 @@ class TaskPlan:
     least_end_days: float
     most_frac: float
     """Share it could do at most."""
+    days_per_frac: float
+    usd_per_frac: float
+    """What a task that can be stretched takes and costs at least for its work at scale 1; else 0."""
 
 
 def orders(spec: ProblemSpec, task: int, uses: tuple[Pair, ...], places: list[int]) -> Iterator[Pair]:
@@ -60,16 +63,19 @@ def task_plans(spec: ProblemSpec, task: int) -> list[TaskPlan]:
     reach = {pair: r for pair, r in reaches(spec).items() if spec.options[pair[0]].task == task}
     places = sorted({spec.options[o].region for o, _ in reach})
     subsets = chain.from_iterable(combinations(sorted(reach), size) for size in range(1, len(reach) + 1))
+    money_matters = spec.question == "cheapest" or spec.budget_usd < inf
     plans = []
     for uses in subsets:
         timing = _timing(spec, task, uses, reach)
         if timing is None:
             continue
+        priced = []
         for first, last in orders(spec, task, uses, places):
             regions = sorted({first, last})
             choices = [[c for c in spec.datasets if (c.task, c.region) == (task, r)] for r in regions]
             for tiers in product(*[c for c in choices if c]):
-                plans.append(_priced(spec, task, uses, reach, (first, last), tiers, timing))
+                priced.append(_priced(spec, task, uses, reach, (first, last), tiers, timing))
+        plans += priced if money_matters else priced[:1]
     return plans
 
 
@@ -104,6 +110,12 @@ def _timing(
     return least_days, end, most
 
 
+def share_usd(spec: ProblemSpec, option: int, tiers: tuple[DatasetChoice, ...]) -> float:
+    """What all the work of a task costs on an option: its time, and reading the dataset."""
+    o = spec.options[option]
+    return o.work_days * o.daily_usd + sum(c.read_usd for c in tiers if c.region == o.region)
+
+
 def _priced(
     spec: ProblemSpec,
     task: int,
@@ -121,13 +133,15 @@ def _priced(
     usd += spec.move_usd.get((task, *order), 0.0) if order[0] != order[1] else 0.0
     usd += sum(c.once_usd for c in tiers)
     least = usd + sum(c.usd_per_day * c.min_days for c in tiers)
-    left = 0.0 if stretches(spec, task) else 1.0
-    for price, share in sorted(
-        (spec.options[o].work_days * spec.options[o].daily_usd, reach[o, w]) for o, w in uses
-    ):
+    prices = sorted((share_usd(spec, o, tiers), reach[o, w]) for o, w in uses)
+    per_frac = (min(spec.options[o].work_days for o, _ in uses), prices[0][0])
+    if stretches(spec, task):
+        return TaskPlan(uses, *order, tiers, usd, least, *timing, *per_frac)
+    left = 1.0
+    for price, share in prices:
         least += price * min(share, left)
         left -= min(share, left)
-    return TaskPlan(uses, *order, tiers, usd, least, *timing)
+    return TaskPlan(uses, *order, tiers, usd, least, *timing, 0.0, 0.0)
 
 
 def purchases(spec: ProblemSpec, uses: tuple[Pair, ...]) -> list[dict[int, int]]:
@@ -183,6 +197,10 @@ def _combinations(spec: ProblemSpec, by_task: list[list[TaskPlan]]) -> tuple[lis
     end: list[Array] = []
     ok = np.ones(len(chosen[0]), dtype=bool)
     most = np.full(len(chosen[0]), _most_scale(spec))
+    usd_per_frac = np.full(len(chosen[0]), EPSILON)
+    horizon = min(spec.deadline_days, spec.windows[-1][1])
+    start: list[Array] = []
+    slope: list[Array] = []
     for t, plans in enumerate(by_task):
         usd += column(t, [p.least_usd for p in plans])
         least_days = column(t, [p.least_days for p in plans])
@@ -196,14 +214,24 @@ def _combinations(spec: ProblemSpec, by_task: list[list[TaskPlan]]) -> tuple[lis
             a = np.array([p.last for p in by_task[before]])[chosen[before]]
             usd += np.array(prices)[a, np.array([p.first for p in plans])[chosen[t]]]
         ok &= ends <= spec.tasks[t].due_days + EPSILON
+        # The time and the money that are left, shared by what is stretched.
+        here = column(t, [spec.windows[min(w for _, w in p.uses)][0] + p.least_days for p in plans])
+        slope.append(column(t, [p.days_per_frac for p in plans]))
+        for before in spec.tasks[t].predecessors[-1:]:
+            later = start[before] + least_days
+            slope[t] = slope[t] + np.where(later > here, slope[before], 0.0)
+            here = np.maximum(later, here)
+        start.append(here)
         if stretches(spec, t):
             most = np.minimum(most, column(t, [p.most_frac for p in plans]))
+            usd_per_frac += column(t, [p.usd_per_frac for p in plans])
+        most = np.minimum(most, (horizon - here) / np.maximum(slope[t], EPSILON))
         end.append(ends)
     finish = np.max(end, axis=0)
     usd += sum(usd for _, usd in spec.programme_daily) * finish
-    ok &= (finish <= min(spec.deadline_days, spec.windows[-1][1]) + EPSILON) & (
-        usd <= spec.budget_usd * (1 + EPSILON)
-    )
+    ok &= (finish <= horizon + EPSILON) & (usd <= spec.budget_usd * (1 + EPSILON))
+    if spec.budget_usd < inf:
+        most = np.minimum(most, (spec.budget_usd - usd) / usd_per_frac)
     bound = {"cheapest": usd, "fastest": finish, "most-tokens": -most}[spec.question]
     return [c[ok] for c in chosen], bound[ok], usd[ok]
 
@@ -249,11 +277,13 @@ class Remainder:
         for t, plan in enumerate(self.plans):
             constant += plan.fixed_usd
             for o, w in plan.uses:
-                terms["x", t, o, w] = spec.options[o].work_days * spec.options[o].daily_usd
+                terms["x", t, o, w] = share_usd(spec, o, plan.tiers)
             for choice in plan.tiers:
                 terms["billed", t, choice.region] = choice.usd_per_day
             for p in spec.tasks[t].predecessors:
                 constant += spec.handover_usd.get((p, t, self.plans[p].last, plan.first), 0.0)
+        clouds = {spec.options[o].cloud for plan in self.plans for o, _ in plan.uses}
+        constant += sum(spec.cloud_once_usd.get(cloud, 0.0) for cloud in clouds)
         terms["finish"] = sum(usd for _, usd in spec.programme_daily)
         terms["late"] = spec.delay_usd_per_day
         return terms, constant

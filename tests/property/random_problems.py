@@ -19,7 +19,7 @@ def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Problem
     """The problem of a seed."""
     pick = Random(seed)
     lengths = [pick.choice([1.0, 2.0, 4.0]) for _ in range(pick.choice([1, 2, 3]))]
-    regions = pick.choice([1, 1, 2])
+    regions = pick.choice([1, 2])
     modes = pick.sample(sorted(RATE_USD), pick.choice([2, 3]))
     resources = tuple(_resource(pick, mode, len(lengths)) for mode in modes)
     region_of = [pick.randrange(regions) for _ in resources]
@@ -27,7 +27,7 @@ def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Problem
     ways = [_options(pick, t, resources, region_of, len(lengths), MOST_PAIRS[count]) for t in range(count)]
     usd = sum(min(o.work_days * o.daily_usd for o in way) for way in ways)
     days = sum(min(o.work_days + o.setup_days for o in way) for way in ways)
-    day = days * pick.choice([1.1, 1.6, 2.5]) / sum(lengths)
+    day = days * pick.choice([1.2, 1.7, 2.5]) / sum(lengths)
     ends = [round(day * sum(lengths[: i + 1]), 2) for i in range(len(lengths))]
     windows = tuple(zip([0.0, *ends], ends, strict=False))
     spec = ProblemSpec(
@@ -41,10 +41,11 @@ def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Problem
         ),
         programme_daily=pick.choice([(), (("operations and people", 55.0),)]),
         programme_once=pick.choice([(), (("security", 40.0),)]),
+        cloud_once_usd=pick.choice([{}, {"spot": 90.0, "on-demand": 25.0}]),
         delay_usd_per_day=pick.choice([0.0, 0.0, 180.0]),
         delay_after_days=pick.choice([inf, 0.3 * ends[-1]]),
-        deadline_days=days * pick.choice([inf, inf, 2.0, 1.4, 1.1, 1.0, 0.8]),
-        budget_usd=(usd + 300.0) * pick.choice([inf, inf, inf, 6.0, 3.0, 1.3]),
+        deadline_days=days * pick.choice([inf, inf, inf, 2.0, 1.5, 1.2, 1.0]),
+        budget_usd=(usd + 300.0) * pick.choice([inf, inf, inf, inf, 6.0, 3.0, 1.5]),
         max_nodes=pick.choice([inf, inf, 6.0, 4.0]),
         question=pick.choice(questions),
     )
@@ -64,7 +65,7 @@ def _task(pick: Random, number: int, windows: tuple[tuple[float, float], ...]) -
 def _resource(pick: Random, mode: str, windows: int) -> Resource:
     held = {
         "on-demand": [inf] * windows,
-        "spot": [pick.choice([2.0, 4.0, 6.0])] * windows,
+        "spot": [pick.choice([0.0, 2.0, 4.0, 6.0]) for _ in range(windows)],
         "owned": [pick.choice([0.0, 2.0, 4.0, 4.0, 6.0]) for _ in range(windows)],
         "grant": [4.0] * windows,
         "reserved": [pick.choice([0.0, 0.0, 1.0])] * windows,
@@ -75,7 +76,7 @@ def _resource(pick: Random, mode: str, windows: int) -> Resource:
         mode=mode,
         held_nodes=tuple(held),
         committed=mode == "reserved",
-        grant_hours=pick.choice([0.0, 500.0, 2000.0, 5000.0]) if mode == "grant" else inf,
+        grant_hours=pick.choice([0.0, 900.0, 2000.0, 5000.0, 9000.0]) if mode == "grant" else inf,
         unusable_tail_days=pick.choice([0.0, 0.25, 1.5]) if mode == "reserved" else 0.0,
     )
 
@@ -100,6 +101,7 @@ def _options(
                 daily=(("compute", usd), *pick.choice([(), (("monitoring", 3.0 * nodes),)])),
                 once=pick.choice([(), (), (), (("migration", pick.choice([5.0, 60.0])),)]),
                 accelerator_hours_per_day=nodes * 192.0,
+                cloud=resources[resource].mode,
                 key=f"{task}-{number}",
             )
         )
@@ -130,14 +132,16 @@ def _with_traffic(pick: Random, spec: ProblemSpec) -> ProblemSpec:
         if pick.random() < 0.4:
             for tier in pick.choice([["hot"], ["hot", "cold tier, 90 days"]]):
                 daily, least = pick.choice([(9.0, 0.0), (2.5, 30.0), (4.0, 90.0)])
-                once = pick.choice(prices) / 10
-                datasets += [DatasetChoice(task, r, tier, daily * (1 + r / 3), least, once) for r in regions]
+                once, read = pick.choice(prices) / 10, pick.choice(prices) / 5
+                datasets += [
+                    DatasetChoice(task, r, tier, daily * (1 + r / 3), least, once, read) for r in regions
+                ]
     between = [(a, b) for a in regions for b in regions if a != b]
     handovers = [(p, t, *pair) for t in tasks for p in spec.tasks[t].predecessors for pair in between]
     return replace(
         spec,
         datasets=tuple(datasets),
         staging_usd={(t, r): pick.choice(prices) for t in tasks for r in regions},
-        move_usd={(t, *pair): pick.choice(prices) for t in tasks for pair in between},
+        move_usd={(t, *pair): pick.choice(prices) / 4 for t in tasks for pair in between},
         handover_usd={handover: pick.choice(prices) for handover in handovers},
     )

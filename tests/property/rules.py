@@ -248,6 +248,8 @@ class Review:
         usd += sum(spec.options[o].once_usd for o in {o for o, _ in self.kept()})
         for use in decision.uses:
             usd += (use.end_days - use.start_days) * spec.options[use.option].daily_usd
+        clouds = {spec.options[o].cloud for o, _ in self.kept()}
+        usd += sum(spec.cloud_once_usd.get(cloud, 0.0) for cloud in clouds)
         usd += sum(self._held_usd(choice) for choice in spec.datasets)
         return [usd + network for network in self._network_usd()]
 
@@ -256,7 +258,8 @@ class Review:
             return 0.0
         inside = [u for u in self.uses(choice.task) if self.spec.options[u.option].region == choice.region]
         days = sum(use.end_days - use.start_days for use in inside)
-        return choice.once_usd + choice.usd_per_day * max(days, choice.min_days)
+        read = sum(use.share_frac for use in inside) * choice.read_usd
+        return choice.once_usd + choice.usd_per_day * max(days, choice.min_days) + read
 
     def _network_usd(self) -> list[float]:
         spec, found = self.spec, []

@@ -24,6 +24,13 @@ def test_files_are_written_in_utf_8_with_plain_line_ends(tmp_path: Path) -> None
     assert names(tmp_path / "a" / "b") == ["x.md", "y.json"]
 
 
+def test_files_go_into_folders_and_scripts_can_run(tmp_path: Path) -> None:
+    script, text = output.write_files(tmp_path, {"a/run.sh": "#!/bin/sh\n", "a/b/notes.md": "x\n"})
+    assert (script, text) == (tmp_path / "a" / "run.sh", tmp_path / "a" / "b" / "notes.md")
+    assert os.access(script, os.X_OK)
+    assert not os.access(text, os.X_OK)
+
+
 def test_files_are_as_readable_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
     (written,) = output.write_files(tmp_path, {"x": ""})

@@ -151,7 +151,7 @@ def test_headline_of_a_plan_within_its_limits(full: Plan) -> None:
     assert facts["Finish"].startswith("2026-03-18 00:00 (day 16.00)")
     assert facts["Finish"].endswith("before the deadline")
     assert facts["Prices of"] == "2026-01-30, 2026-02-11"
-    assert facts["Proof"].startswith("proven optimal")
+    assert facts["Proof"].startswith("proven within 0.25 % of the best possible")
     per_million = float(facts["Cost per million"].split()[0])
     assert per_million == pytest.approx(full.total_usd / (full.tokens / 1e6), rel=1e-3)
 

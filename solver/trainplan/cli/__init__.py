@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from trainplan.cli import catalog
 from trainplan.cli.check import check
+from trainplan.cli.estimate import estimate
+from trainplan.cli.export import export
 from trainplan.cli.group import Commands
 from trainplan.cli.plan import plan
 from trainplan.cli.schema import schema
+from trainplan.cli.validate import validate
 from trainplan.cli.version import version
 
 __all__ = ["app"]
@@ -44,5 +48,6 @@ def root(
     """The cheapest way to get a model trained by a date, how sure that is, and what to launch."""
 
 
-for command in (plan, check, schema, version):
+for command in (plan, check, estimate, export, validate, schema, version):
     app.command()(command)
+app.add_typer(catalog.app)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trainplan_models.case import Case
     from trainplan_models.catalog import Catalog
+    from trainplan_models.plan import Plan
 
 
 def load_case(path: Path, overrides: Sequence[str] | None, question: str | None = None) -> Case:
@@ -17,10 +18,10 @@ def load_case(path: Path, overrides: Sequence[str] | None, question: str | None 
     Raises:
         InputError: with every mistake of the case and of the overrides.
     """
-    from trainplan_models import casefile
+    from trainplan_models.casefile import load_case as read
 
     extra = [f"question={question}"] if question is not None else []
-    return casefile.load_case(path, [*(overrides or ()), *extra])
+    return read(path, [*(overrides or ()), *extra])
 
 
 def load_catalog(directory: Path | None) -> Catalog:
@@ -32,6 +33,33 @@ def load_catalog(directory: Path | None) -> Catalog:
     from trainplan_models import catalog
 
     return catalog.builtin() if directory is None else catalog.load(directory)
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan.json.
+
+    Raises:
+        InputError: it cannot be read, or is not a plan of this version.
+    """
+    from pydantic import ValidationError
+
+    from trainplan_models.base import InputError, Problem
+    from trainplan_models.plan import Plan
+
+    file = str(path)
+    try:
+        return Plan.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(Problem(f"cannot be read: {error.strerror or error}", file=file)) from None
+    except ValidationError as error:
+        problems = [
+            Problem(found["msg"], key=".".join(map(str, found["loc"])), file=file)
+            for found in error.errors(include_url=False)
+        ]
+        problems.append(
+            Problem("not a plan of this version", file=file, fix="Write it with trainplan plan -o")
+        )
+        raise InputError(problems) from None
 
 
 def seconds(text: str, option: str) -> float:

@@ -50,7 +50,7 @@ def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
 
     Args:
         directory: made if absent.
-        texts: content by file name.
+        texts: content by path below it; what begins like a script can be executed.
 
     Returns:
         The paths written, in the order of ``texts``.
@@ -62,13 +62,14 @@ def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
 
     waiting: dict[Path, Path] = {}
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
-            waiting[Path(temporary)] = directory / name
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            waiting[Path(temporary)] = path
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
-            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).chmod((0o777 if text.startswith("#!") else 0o666) & ~_umask())
         for temporary_path, path in waiting.items():
             temporary_path.replace(path)
     except OSError as error:

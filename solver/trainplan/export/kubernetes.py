@@ -77,7 +77,11 @@ def job_set(launch: Launch, unit: LaunchUnit) -> dict[str, Any]:
         rule = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
         job["podFailurePolicy"] = {"rules": [rule]}
         policy["rules"] = [
-            {"action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"]},
+            {
+                "name": "Preempted",
+                "action": "RestartJobSetAndIgnoreMaxRestarts",
+                "onJobFailureReasons": ["PodFailurePolicy"],
+            }
         ]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

@@ -12,6 +12,7 @@ from trainplan.formulation import (
     programme,
     schedule,
     selection,
+    softened,
     storage,
 )
 from trainplan.formulation.context import Context
@@ -22,6 +23,7 @@ BLOCKS = (
     schedule.add,
     commitments.add_variables,
     capacity.add,
+    softened.add,
     commitments.add,
     placement.add,
     storage.add,

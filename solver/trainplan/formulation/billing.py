@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from math import inf
 
-from trainplan.pyomo_core import Constraint, UnitInterval, Var
-
 from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Constraint, UnitInterval, Var
 
 
 def add(ctx: Context) -> None:

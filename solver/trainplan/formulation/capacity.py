@@ -1,36 +1,47 @@
 r"""Nodes in use never exceed what is there: quotas, owned nodes, purchases, the case's ceiling.
 
 .. math::
-    n_{trw} \ge N_o u_{ow} \quad (r(o) = r,\ t(o) = t),\qquad
-    \sum_{t \in A} n_{trw} \le H_{rw} + \sum_{k \ni w} N_k y_k,\qquad
-    n_{tw} \ge N_o u_{ow} \quad (t(o) = t),\qquad \sum_{t \in A} n_{tw} \le N^{max}
+    n_{trw} \ge N_o u_{ow} \quad (r(o) = r,\ t(o) = t),\qquad n_{tw} \ge N_o u_{ow} \quad (t(o) = t)
 
-for every largest set :math:`A` of tasks that may run at the same time. Options of one task run one
-after the other, so a task needs the most nodes of any option it uses in the window. Where nothing
-is shared and nothing is bought, an option that does not fit simply has no column.
+Options of one task run one after the other, so a task needs the most nodes of any option it uses in the
+window. Two tasks that do not follow each other may run side by side, or one after the other:
+:math:`q_{stw}` says that :math:`s` ends before :math:`t` begins,
+
+.. math::
+    b_{tw} \ge b_{sw} + \ell_{sw} - L_w (1 - q_{stw}),\qquad q_{stw} + q_{tsw} \le 1
+
+For every set :math:`A` of tasks that may all run at the same time, with
+:math:`Q_{Aw} = \sum_{s,t \in A} q_{stw}` (0 when all are side by side),
+
+.. math::
+    \sum_{t \in A} n_{trw} \le H_{rw} + \sum_{k \in r} y_k + M_{Arw} Q_{Aw},\qquad
+    \sum_{t \in A} n_{tw} \le N^{max} + M_{Aw} Q_{Aw}
+
+and :math:`M` what the sum can exceed its limit by. Where nothing is shared and nothing is bought, an option
+that does not fit simply has no column.
 """
 
 from __future__ import annotations
 
 from math import inf
-
-from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
+from typing import Any
 
 from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 Key = tuple[int, int, int]
 """(task, resource, window)."""
-Groups = tuple[tuple[int, ...], ...]
+Group = tuple[int, ...]
 
 
 def add(ctx: Context) -> None:
-    """Adds ``v_nodes`` where a limit can bind, and the limits."""
+    """Adds ``v_nodes`` and ``v_ends_before`` where a limit can bind, and the limits."""
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     by_key: dict[Key, list[tuple[int, int]]] = {}
     for option, window in inputs.uses:
         o = spec.options[option]
         by_key.setdefault((o.task, o.resource, window), []).append((option, window))
-    groups = spec.parallel_groups
+    groups = spec.side_by_side
     shared = any(len(group) > 1 for group in groups)
     keys = [key for key in sorted(by_key) if _limited(ctx, key, shared)]
     m.v_nodes = Var(keys, within=NonNegativeReals)
@@ -41,9 +52,12 @@ def add(ctx: Context) -> None:
             m.v_nodes[wanted[i][0]] >= spec.options[wanted[i][1][0]].nodes * m.v_used[wanted[i][1]]
         ),
     )
-    _add_resource_limits(ctx, keys, groups)
-    if spec.max_nodes < inf:
-        _add_ceiling(ctx, groups)
+    largest = {key: max(spec.options[o].nodes for o, _ in by_key[key]) for key in keys}
+    stock = _stock_rows(ctx, largest, groups)
+    ceiling = _ceiling_rows(ctx, groups) if spec.max_nodes < inf else []
+    _add_order(ctx, [(group, w) for group, _, w in stock] + [(group, w) for group, w in ceiling])
+    _add_stock(ctx, stock, largest)
+    _add_ceiling(ctx, ceiling)
 
 
 def _limited(ctx: Context, key: Key, shared: bool) -> bool:
@@ -51,43 +65,84 @@ def _limited(ctx: Context, key: Key, shared: bool) -> bool:
     return resource.committed or (shared and resource.held_nodes[key[2]] < inf)
 
 
-def _add_resource_limits(ctx: Context, keys: list[Key], groups: Groups) -> None:
+def _stock_rows(
+    ctx: Context, largest: dict[Key, int], groups: tuple[Group, ...]
+) -> list[tuple[Group, int, int]]:
+    """(tasks, resource, window) for which the sum of nodes can exceed what is there."""
+    spec = ctx.inputs.spec
+    rows = set()
+    for resource, window in sorted({(r, w) for _, r, w in largest}):
+        held = spec.resources[resource].held_nodes[window]
+        if held == inf:
+            continue
+        for group in groups:
+            here = all((t, resource, window) in largest for t in group)
+            if here and sum(largest[t, resource, window] for t in group) > held:
+                rows.add((group, resource, window))
+    return sorted(rows)
+
+
+def _ceiling_rows(ctx: Context, groups: tuple[Group, ...]) -> list[tuple[Group, int]]:
     m, spec = ctx.m, ctx.inputs.spec
-    cells: list[tuple[tuple[int, ...], int, int]] = []
-    for resource, window in sorted({(r, w) for _, r, w in keys}):
-        here = {tuple(t for t in group if (t, resource, window) in m.v_nodes) for group in groups}
-        if spec.resources[resource].held_nodes[window] < inf:
-            cells.extend((group, resource, window) for group in sorted(here) if group)
+    m.largest = {cell: max(spec.options[o].nodes for o, _ in m.uses_of_cell[cell]) for cell in m.CELLS}
+    return sorted(
+        (group, window)
+        for window in m.WINDOWS
+        for group in groups
+        if all((t, window) in m.largest for t in group)
+        and sum(m.largest[t, window] for t in group) > spec.max_nodes
+    )
+
+
+def _add_order(ctx: Context, cells: list[tuple[Group, int]]) -> None:
+    """Which of two tasks ends before the other begins, where it matters."""
+    m, inputs = ctx.m, ctx.inputs
+    pairs = sorted({(s, t, w) for group, w in cells for s in group for t in group if s != t})
+    m.v_ends_before = Var(pairs, within=Binary)
+    m.c_ends_before = Constraint(
+        pairs,
+        rule=lambda m, s, t, w: (
+            m.v_begin[t, w]
+            >= m.v_begin[s, w] + m.e_length[s, w] - inputs.length(w) * (1 - m.v_ends_before[s, t, w])
+        ),
+    )
+    m.c_one_order = Constraint(
+        [pair for pair in pairs if pair[0] < pair[1]],
+        rule=lambda m, s, t, w: m.v_ends_before[s, t, w] + m.v_ends_before[t, s, w] <= 1,
+    )
+
+
+def _apart(ctx: Context, group: Group, window: int) -> Any:
+    """How many pairs of a group run one after the other."""
+    return sum(ctx.m.v_ends_before[s, t, window] for s in group for t in group if s != t)
+
+
+def _add_stock(ctx: Context, rows: list[tuple[Group, int, int]], largest: dict[Key, int]) -> None:
+    m, spec = ctx.m, ctx.inputs.spec
 
     def within_stock(m: object, i: int) -> object:
-        group, resource, window = cells[i]
+        group, resource, window = rows[i]
         bought = sum(
-            product.nodes * ctx.m.v_bought[k]
-            for k, product in enumerate(spec.products)
-            if product.resource == resource and product.first_window <= window <= product.last_window
+            ctx.m.v_bought[k] for k, product in enumerate(spec.products) if product.resource == resource
         )
         held = spec.resources[resource].held_nodes[window]
-        return sum(ctx.m.v_nodes[t, resource, window] for t in group) <= held + bought
+        above = sum(largest[t, resource, window] for t in group) - held
+        used = sum(ctx.m.v_nodes[t, resource, window] for t in group)
+        return used <= held + bought + above * _apart(ctx, group, window)
 
-    m.c_within_stock = Constraint(range(len(cells)), rule=within_stock)
+    m.c_within_stock = Constraint(range(len(rows)), rule=within_stock)
 
 
-def _add_ceiling(ctx: Context, groups: Groups) -> None:
+def _add_ceiling(ctx: Context, rows: list[tuple[Group, int]]) -> None:
     """Tasks side by side add up; a task's own options, which follow each other, do not."""
     m, spec = ctx.m, ctx.inputs.spec
-    largest = {cell: max(spec.options[o].nodes for o, _ in m.uses_of_cell[cell]) for cell in m.CELLS}
-    rows: set[tuple[tuple[int, ...], int]] = set()
-    for window in m.WINDOWS:
-        for group in groups:
-            here = tuple(t for t in group if (t, window) in largest)
-            if len(here) > 1 or any(largest[t, window] > spec.max_nodes for t in here):
-                rows.add((here, window))
     cells = sorted({(t, window) for group, window in rows for t in group})
     m.v_working = Var(cells, within=NonNegativeReals)
     m.c_working = Constraint(
         [use for cell in cells for use in m.uses_of_cell[cell]],
         rule=lambda m, o, w: m.v_working[spec.options[o].task, w] >= spec.options[o].nodes * m.v_used[o, w],
     )
-    for group, window in sorted(rows):
-        body = sum(m.v_working[t, window] for t in group)
+    for group, window in rows:
+        above = sum(m.largest[t, window] for t in group) - spec.max_nodes
+        body = sum(m.v_working[t, window] for t in group) - above * _apart(ctx, group, window)
         ctx.limit("resources.max_nodes", body, spec.max_nodes, unit="nodes", per_unit=1.0)

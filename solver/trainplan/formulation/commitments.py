@@ -1,63 +1,118 @@
-r"""What is bought: whole purchases, paid whether used or not.
+r"""What is bought: so many nodes of a committed resource, for one of the lengths it is sold in, from one day on.
+
+Paid whether used or not. For product :math:`k` of resource :math:`r`:
 
 .. math::
-    y_k \in \{0, 1, \dots, Y_k\},\qquad \text{cost}_k = P_k y_k
+    y_k \in \{0, \dots, Y_k\},\quad p_k \in \{0, 1\},\quad y_k \le Y_k p_k,\quad
+    \sum_{k \in r} p_k \le 1,\qquad \text{cost} = \sum_k P_k y_k
 
-A purchase that ends inside the plan gives its nodes back :math:`\tau` before its end, so what runs on
-it in its last window has to stop by then:
+A purchase begins on a whole day :math:`d_r` and gives its nodes back :math:`\tau_r` before its end. What a
+task does on it lies within, at the start of the task's stretch of the window:
 
 .. math::
-    b_{tw} + \sum_{o: r(o)=r} (D_o x_{ow} + S_o s_{ow}) \le L_w - \tau (e_{rw} + u_{ow} - 1),\qquad
-    Y_k e_{rw} \ge y_k
+    B_w + b_{tw} \ge d_r - H (1 - c_{trw}),\qquad c_{trw} \ge u_{ow} \quad (r(o) = r)
+
+    B_w + b_{tw} + \sum_{o: r(o)=r} (D_o x_{ow} + S_o s_{ow})
+        \le d_r + \sum_k (L_k - \tau_r) p_k + H (1 - c_{trw})
+
+A task uses one purchase in a window, nothing else of it runs on into that window before, and in the window
+in which it moves to another region it uses none: :math:`\sum_r c_{trw} \le 1`,
+:math:`c_{trw} + k_{ow} \le 1` and :math:`c_{trw} + u_{ow} \le 1` for options :math:`o` of another resource,
+respectively of another region.
 """
 
 from __future__ import annotations
 
+from trainplan.formulation.context import Context
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeIntegers, Var
 
-from trainplan.formulation.context import Context
+Cell = tuple[int, int, int]
+"""(task, resource, window)."""
 
 
 def add_variables(ctx: Context) -> None:
     """Adds ``v_bought``; needed before capacity reads it."""
     products = ctx.inputs.spec.products
-    ctx.m.v_bought = Var(
-        range(len(products)),
-        within=NonNegativeIntegers,
-        bounds=lambda _, k: (0, products[k].most),
-    )
+    numbers = range(len(products))
+    ctx.m.v_bought = Var(numbers, within=NonNegativeIntegers, bounds=lambda _, k: (0, products[k].most))
+    ctx.m.v_length = Var(numbers, within=Binary)
 
 
 def add(ctx: Context) -> None:
-    """Adds the price of purchases and their unusable tails."""
+    """Adds the price of purchases, and that what runs on them lies within them."""
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     for k, product in enumerate(spec.products):
-        ctx.charge("compute", None, inputs.money(product.usd) * m.v_bought[k], fixed=True)
-    ends = sorted(
-        {
-            (p.resource, p.last_window)
-            for p in spec.products
-            if p.ends_inside and spec.resources[p.resource].unusable_tail_days > 0.0
-        }
+        ctx.charge("compute", None, inputs.money(product.usd_per_node) * m.v_bought[k], fixed=True)
+    m.c_bought_needs_length = Constraint(
+        range(len(spec.products)), rule=lambda m, k: m.v_bought[k] <= spec.products[k].most * m.v_length[k]
     )
-    m.v_ends = Var(ends, within=Binary)
-    ending = [(k, (p.resource, p.last_window)) for k, p in enumerate(spec.products)]
-    ending = [(k, end) for k, end in ending if end in m.v_ends and spec.products[k].ends_inside]
-    m.c_purchase_ends = Constraint(
-        range(len(ending)),
-        rule=lambda m, i: (
-            spec.products[ending[i][0]].most * m.v_ends[ending[i][1]] >= m.v_bought[ending[i][0]]
+    of_resource: dict[int, list[int]] = {}
+    for k, product in enumerate(spec.products):
+        of_resource.setdefault(product.resource, []).append(k)
+    m.c_one_length = Constraint(
+        list(of_resource), rule=lambda m, r: sum(m.v_length[k] for k in of_resource[r]) <= 1
+    )
+    horizon = spec.windows[-1][1]
+    m.v_start_day = Var(
+        list(of_resource),
+        within=NonNegativeIntegers,
+        bounds=lambda _, r: (0, int(min(spec.resources[r].latest_start_days, horizon))),
+    )
+    _add_within(ctx, of_resource)
+
+
+def _add_within(ctx: Context, of_resource: dict[int, list[int]]) -> None:
+    m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
+    uses: dict[Cell, list[tuple[int, int]]] = {}
+    for o, w in inputs.uses:
+        option = spec.options[o]
+        if option.resource in of_resource:
+            uses.setdefault((option.task, option.resource, w), []).append((o, w))
+    cells = list(uses)
+    horizon = inputs.time(spec.windows[-1][1])
+    m.v_on_purchase = Var(cells, within=Binary)
+    m.c_on_purchase = Constraint(
+        [(cell, use) for cell in cells for use in uses[cell]],
+        rule=lambda m, t, r, w, o, v: m.v_on_purchase[t, r, w] >= m.v_used[o, v],
+    )
+    m.c_after_purchase_begins = Constraint(
+        cells,
+        rule=lambda m, t, r, w: (
+            inputs.start(w) + m.v_begin[t, w]
+            >= inputs.time(1.0) * m.v_start_day[r] - horizon * (1 - m.v_on_purchase[t, r, w])
         ),
     )
-    used = [(o, w) for o, w in inputs.uses if (spec.options[o].resource, w) in m.v_ends]
 
-    def leaves_tail(m: object, o: int, w: int) -> object:
-        t, r = spec.options[o].task, spec.options[o].resource
-        on_resource = sum(
-            ctx.m.e_time[p, v] for p, v in ctx.m.uses_of_cell[t, w] if spec.options[p].resource == r
-        )
-        tail = inputs.time(spec.resources[r].unusable_tail_days)
-        ends_in_use = ctx.m.v_ends[r, w] + ctx.m.v_used[o, w] - 1.0
-        return ctx.m.v_begin[t, w] + on_resource <= inputs.length(w) - tail * ends_in_use
+    def before_it_ends(m: object, t: int, r: int, w: int) -> object:
+        tail = spec.resources[r].unusable_tail_days
+        lasts = sum(inputs.time(spec.products[k].days - tail) * ctx.m.v_length[k] for k in of_resource[r])
+        done = inputs.start(w) + ctx.m.v_begin[t, w] + sum(ctx.m.e_time[use] for use in uses[t, r, w])
+        slack = horizon * (1 - ctx.m.v_on_purchase[t, r, w])
+        return done <= inputs.time(1.0) * ctx.m.v_start_day[r] + lasts + slack
 
-    m.c_leaves_tail = Constraint(used, rule=leaves_tail)
+    m.c_before_purchase_ends = Constraint(cells, rule=before_it_ends)
+    _add_alone(ctx, cells)
+
+
+def _add_alone(ctx: Context, cells: list[Cell]) -> None:
+    """A purchase is used at the start of the task's stretch, and by itself."""
+    m, spec = ctx.m, ctx.inputs.spec
+    by_stretch: dict[tuple[int, int], list[int]] = {}
+    for t, r, w in cells:
+        by_stretch.setdefault((t, w), []).append(r)
+    m.c_one_purchase = Constraint(
+        [stretch for stretch, resources in by_stretch.items() if len(resources) > 1],
+        rule=lambda m, t, w: sum(m.v_on_purchase[t, r, w] for r in by_stretch[t, w]) <= 1,
+    )
+    others = [
+        (t, r, w, o) for t, r, w in cells for o, v in m.uses_of_cell[t, w] if spec.options[o].resource != r
+    ]
+    region = {r: next(o.region for o in spec.options if o.resource == r) for _, r, _ in cells}
+    m.c_purchase_comes_first = Constraint(
+        [cell for cell in others if (cell[3], cell[2]) in m.v_runs_on],
+        rule=lambda m, t, r, w, o: m.v_on_purchase[t, r, w] + m.v_runs_on[o, w] <= 1,
+    )
+    m.c_purchase_not_in_move = Constraint(
+        [cell for cell in others if spec.options[cell[3]].region != region[cell[1]]],
+        rule=lambda m, t, r, w, o: m.v_on_purchase[t, r, w] + m.v_used[o, w] <= 1,
+    )

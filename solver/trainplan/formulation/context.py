@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainplan.pyomo_core import ConcreteModel, ConstraintList, VarList
-
 from trainplan.inputs import Inputs
+from trainplan.pyomo_core import ConcreteModel, ConstraintList, VarList
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from trainplan.pyomo_core import Constraint, Objective, is_potentially_variable, minimize
-
 from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Constraint, Objective, is_potentially_variable, minimize
 
 MOST_BUDGET = 1e7
 """A budget of this many money units (10,000 times the programme) limits nothing; HiGHS mishandles larger rows."""

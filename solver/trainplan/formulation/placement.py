@@ -20,9 +20,8 @@ Each is charged at the price of the traffic it causes.
 
 from __future__ import annotations
 
-from trainplan.pyomo_core import Binary, Constraint, UnitInterval, Var
-
 from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Binary, Constraint, UnitInterval, Var
 
 
 def add(ctx: Context) -> None:

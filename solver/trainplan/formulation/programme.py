@@ -6,9 +6,8 @@ r"""What the programme costs as a whole: by the day until it ends, once, and for
 
 from __future__ import annotations
 
-from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
-
 from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
 
 
 def add(ctx: Context) -> None:

@@ -12,14 +12,22 @@ window they follow each other:
 .. math::
     a_{tw} \le \sum_{w' \le w} \sum_{o: t(o)=p} x_{ow'},\qquad b_{tw} \ge b_{pw} + \ell_{pw}
 
+What runs on from one window into the next does so without a gap, as the last of the one and the first of
+the other, so at most one option of a task does; one that runs in and out of a window has it to itself:
+
+.. math::
+    \sum_{o: t(o)=t} k_{ow} \le 1,\qquad b_{tw} \le L_w (1 - \sum_o k_{ow}),\qquad
+    b_{t,w-1} + \ell_{t,w-1} \ge L_{w-1} \sum_o k_{ow}
+
+    \sum_{o' \ne o} u_{o'w} \le |O_{tw}| (2 - k_{ow} - k_{o,w+1})
+
 The programme ends at :math:`F \ge B_w a_{tw} + b_{tw} + \ell_{tw}`.
 """
 
 from __future__ import annotations
 
-from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
-
 from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 
 def add(ctx: Context) -> None:
@@ -49,6 +57,42 @@ def add(ctx: Context) -> None:
         ),
     )
     _add_precedence(ctx)
+    _add_running_on(ctx)
+
+
+def _add_running_on(ctx: Context) -> None:
+    m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
+    into: dict[tuple[int, int], list[int]] = {}
+    for option, window in m.v_runs_on:
+        into.setdefault((spec.options[option].task, window), []).append(option)
+    cells = list(into)
+
+    def run_on(t: int, w: int) -> object:
+        return sum(ctx.m.v_runs_on[o, w] for o in into[t, w])
+
+    m.c_one_runs_on = Constraint(
+        [cell for cell in cells if len(into[cell]) > 1], rule=lambda m, t, w: run_on(t, w) <= 1
+    )
+    m.c_no_gap_after = Constraint(
+        cells, rule=lambda m, t, w: m.v_begin[t, w] + inputs.length(w) * run_on(t, w) <= inputs.length(w)
+    )
+    m.c_no_gap_before = Constraint(
+        cells,
+        rule=lambda m, t, w: (
+            m.v_begin[t, w - 1] + m.e_length[t, w - 1] >= inputs.length(w - 1) * run_on(t, w)
+        ),
+    )
+    through = [(o, w) for o, w in m.v_runs_on if (o, w + 1) in m.v_runs_on]
+    others = {
+        (o, w): [use for use in m.uses_of_cell[spec.options[o].task, w] if use[0] != o] for o, w in through
+    }
+    m.c_alone_when_running_through = Constraint(
+        [use for use in through if others[use]],
+        rule=lambda m, o, w: (
+            sum(m.v_used[use] for use in others[o, w])
+            <= len(others[o, w]) * (2 - m.v_runs_on[o, w] - m.v_runs_on[o, w + 1])
+        ),
+    )
 
 
 def _add_precedence(ctx: Context) -> None:

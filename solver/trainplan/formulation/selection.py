@@ -7,21 +7,20 @@ For option :math:`o` of task :math:`t(o)` and window :math:`w` in ``USES``:
 
     \sum_{o: t(o) = t} \sum_w x_{ow} = 1 \quad(\text{or } \theta \text{ for scalable tasks})
 
-    s_{ow} \ge u_{ow} - u_{o,w-1}
+    s_{ow} = u_{ow} - k_{ow},\qquad k_{ow} \le u_{ow},\quad k_{ow} \le u_{o,w-1}
 
 ``R`` is the largest share the window has time for, so every link is as tight as it can be.
-``s`` marks a start: the option was not running in the window before and must be set up.
+``k`` says that the option runs on from the window before (see ``schedule``); otherwise it is set up: ``s``.
 """
 
 from __future__ import annotations
 
-from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, UnitInterval, Var
-
 from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 
 def add(ctx: Context) -> None:
-    """Adds ``v_share``, ``v_used``, ``v_begins`` and completeness."""
+    """Adds ``v_share``, ``v_used``, ``v_runs_on`` and completeness."""
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     uses = list(inputs.uses)
     m.USES = uses
@@ -53,12 +52,13 @@ def add(ctx: Context) -> None:
 
 def _add_starts(ctx: Context) -> None:
     m, inputs = ctx.m, ctx.inputs
-    continued = [(o, w) for o, w in inputs.uses if (o, w - 1) in inputs.uses]
-    m.v_continues = Var(continued, within=UnitInterval)
-    m.c_begins = Constraint(
-        continued, rule=lambda m, o, w: m.v_continues[o, w] >= m.v_used[o, w] - m.v_used[o, w - 1]
-    )
-    m.e_begins = {use: m.v_continues[use] if use in m.v_continues else m.v_used[use] for use in inputs.uses}
+    runs_on = [(o, w) for o, w in inputs.uses if (o, w - 1) in inputs.uses]
+    m.v_runs_on = Var(runs_on, within=Binary)
+    m.c_runs_on_here = Constraint(runs_on, rule=lambda m, o, w: m.v_runs_on[o, w] <= m.v_used[o, w])
+    m.c_runs_on_from = Constraint(runs_on, rule=lambda m, o, w: m.v_runs_on[o, w] <= m.v_used[o, w - 1])
+    m.e_begins = {
+        use: m.v_used[use] - m.v_runs_on[use] if use in m.v_runs_on else m.v_used[use] for use in inputs.uses
+    }
     m.e_time = {
         (o, w): inputs.time(inputs.spec.options[o].work_days) * m.v_share[o, w]
         + inputs.time(inputs.spec.options[o].setup_days) * m.e_begins[o, w]

@@ -14,10 +14,9 @@ minimum:
 
 from __future__ import annotations
 
-from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
-
 from trainplan.formulation.context import Context
 from trainplan.problem import DatasetChoice
+from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 
 def add(ctx: Context) -> None:

@@ -95,10 +95,10 @@ def efficiency_facts(plan: Plan, bill: Bill) -> list[tuple[str, str]]:
 def proof_words(plan: Plan) -> str:
     """How far the plan can be from the best one, and over which choice that is known."""
     solver = plan.solver
-    gap = f"gap {wording.percent(solver.gap_frac, 2)}"
-    scope = f", {solver.scope}" if solver.scope else ""
+    gap = f"within {wording.percent(solver.gap_frac, 2)} of the best possible"
+    scope = f"; the proof covers {solver.scope}" if solver.scope else ""
     if plan.status == "optimal":
-        return f"proven optimal within the {gap}{scope}"
+        return f"proven {gap}{scope}"
     return f"best found, not proven optimal: {gap}{scope}"
 
 

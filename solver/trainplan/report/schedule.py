@@ -64,7 +64,6 @@ PLACEMENTS = (
     Column("Tier"),
     Column("Size", numeric=True),
     Column("Held", numeric=True),
-    Column("USD", numeric=True),
 )
 TASKS = (Column("Task"), Column("From"), Column("To"), Column("Length", numeric=True))
 
@@ -188,5 +187,4 @@ def _placement_row(placement: Placement) -> tuple[str, ...]:
         placement.tier,
         wording.size(placement.size_bytes),
         wording.duration(placement.held_s),
-        wording.usd(placement.usd),
     )

@@ -33,7 +33,9 @@ PLACES: dict[str, tuple[str, str, str, str, int]] = {
 }
 
 
-def segment(task: str, place: str, mode: str, days: tuple[float, float], layout: Layout, **numbers: Any) -> Segment:
+def segment(
+    task: str, place: str, mode: str, days: tuple[float, float], layout: Layout, **numbers: Any
+) -> Segment:
     """A segment with plausible numbers where none are given."""
     cloud, region, instance_type, accelerator, per_node = PLACES[place]
     nodes = -(-layout.accelerators // per_node)
@@ -134,8 +136,12 @@ checkpoints: {{keep_last: 3, keep_every: 1 day}}
 labels: {{project: assistant, team: base-models}}
 """
     layout = Layout(dp=32, tp=2, micro_batch=2, sequence_parallel=True, recompute="selective")
-    spot = segment("pretrain", "p5", "spot", (0, 16.5), layout, tokens=180e9, work_frac=0.6, interval_s=1500.0)
-    safe = segment("pretrain", "p5", "on-demand", (16.5, 26.0), layout, tokens=120e9, work_frac=0.4, spare_nodes=1)
+    spot = segment(
+        "pretrain", "p5", "spot", (0, 16.5), layout, tokens=180e9, work_frac=0.6, interval_s=1500.0
+    )
+    safe = segment(
+        "pretrain", "p5", "on-demand", (16.5, 26.0), layout, tokens=120e9, work_frac=0.4, spare_nodes=1
+    )
     return plan(case, [spot, safe])
 
 
@@ -169,7 +175,9 @@ tasks: [{{name: pretrain, kind: pretrain, model: {MIXTRAL}, tokens: 200B tokens,
 checkpoints: {{keep_last: 5}}
 """
     layout = Layout(dp=16, tp=2, pp=4, ep=8, micro_batch=1, sequence_parallel=True)
-    one = segment("pretrain", "p5en", "on-demand", (0, 12), layout, tokens=200e9, sequence_length=4096, sequences=1024)
+    one = segment(
+        "pretrain", "p5en", "on-demand", (0, 12), layout, tokens=200e9, sequence_length=4096, sequences=1024
+    )
     return plan(case, [one])
 
 
@@ -180,7 +188,16 @@ name: titan-70b
 tasks: [{{name: pretrain, kind: pretrain, model: {LLAMA_70B}, tokens: 50B tokens, sequence_length: 8192,
   global_batch: 2097152 tokens, framework: torchtitan}}]
 """
-    layout = Layout(dp=16, tp=4, cp=2, zero_stage=3, shard_group=16, micro_batch=1, recompute="full", sequence_parallel=True)
+    layout = Layout(
+        dp=16,
+        tp=4,
+        cp=2,
+        zero_stage=3,
+        shard_group=16,
+        micro_batch=1,
+        recompute="full",
+        sequence_parallel=True,
+    )
     one = segment("pretrain", "a3", "on-demand", (0, 15), layout, tokens=50e9, sequences=256)
     return plan(case, [one])
 
@@ -194,7 +211,15 @@ tasks: [{{name: longer, kind: continue, model: {LLAMA_405B}, tokens: 20B tokens,
 checkpoints: {{keep_last: 2, asynchronous: false}}
 """
     layout = Layout(
-        dp=8, tp=8, pp=8, vp=2, zero_stage=3, micro_batch=1, recompute="full", sequence_parallel=True, precision="fp8"
+        dp=8,
+        tp=8,
+        pp=8,
+        vp=2,
+        zero_stage=3,
+        micro_batch=1,
+        recompute="full",
+        sequence_parallel=True,
+        precision="fp8",
     )
     one = segment("longer", "p5", "on-demand", (2, 12), layout, tokens=20e9, sequences=256, interval_s=3600.0)
     return plan(case, [one])
@@ -276,7 +301,14 @@ tasks:
 checkpoints: {{keep_last: 4}}
 labels: {{project: assistant}}
 """
-    base = segment("base", "p5", "on-demand", (0, 9), Layout(dp=32, tp=2, micro_batch=2, sequence_parallel=True), tokens=100e9)
+    base = segment(
+        "base",
+        "p5",
+        "on-demand",
+        (0, 9),
+        Layout(dp=32, tp=2, micro_batch=2, sequence_parallel=True),
+        tokens=100e9,
+    )
     sft = segment(
         "sft", "p5", "on-demand", (9, 9.5), Layout(dp=8, tp=2, micro_batch=1, sequence_parallel=True), tokens=1.2e9,
         sequence_length=4096, sequences=128, interval_s=900.0,
@@ -318,7 +350,9 @@ def solve_cases(folder: Path) -> None:
         except TrainplanError as error:
             sys.stdout.write(f"{path.stem}: {str(error).splitlines()[0]}\n")
             continue
-        (folder / f"case-{path.stem}.plan.json").write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        (folder / f"case-{path.stem}.plan.json").write_text(
+            found.model_dump_json(indent=1) + "\n", encoding="utf-8"
+        )
         sys.stdout.write(f"{path.stem}: {len(found.segments)} segments\n")
 
 

@@ -72,10 +72,18 @@ def trl(file: str, program: str) -> dict[str, Any]:
     _, training, model = [
         part for part in parser.parse_args_and_config(words, fail_with_unknown_args=True) if part is not None
     ][:3]
-    keys = (
-        "per_device_train_batch_size gradient_accumulation_steps max_length max_steps save_steps save_total_limit bf16 "
-        "gradient_checkpointing packing optim"
-    ).split()
+    keys = [
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "max_length",
+        "max_steps",
+        "save_steps",
+        "save_total_limit",
+        "bf16",
+        "gradient_checkpointing",
+        "packing",
+        "optim",
+    ]
     found = {key: getattr(training, key, None) for key in keys}
     found["save_strategy"] = str(training.save_strategy.value)
     return found | {"use_peft": model.use_peft, "lora_r": model.lora_r, "dtype": model.dtype}

@@ -43,7 +43,9 @@ def broken_rules(schema: dict[str, Any], value: Any, path: str = "") -> list[str
             RULES["skipped"] += 1
             continue
         try:
-            holds = ENVIRONMENT.program(ENVIRONMENT.compile(rule["rule"])).evaluate({"self": json_to_cel(value)})
+            holds = ENVIRONMENT.program(ENVIRONMENT.compile(rule["rule"])).evaluate(
+                {"self": json_to_cel(value)}
+            )
             RULES["run"] += 1
         except Exception:
             RULES["skipped"] += 1
@@ -72,7 +74,9 @@ def errors_of(document: dict[str, Any], schemas: Path) -> list[str]:
     schema = json.loads(file.read_text(encoding="utf-8"))
     fill(schema, document)
     checker = jsonschema.Draft202012Validator(schema)
-    found = ["/".join(map(str, e.absolute_path)) + ": " + e.message[:200] for e in checker.iter_errors(document)]
+    found = [
+        "/".join(map(str, e.absolute_path)) + ": " + e.message[:200] for e in checker.iter_errors(document)
+    ]
     return found or broken_rules(schema, document)
 
 

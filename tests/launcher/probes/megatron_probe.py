@@ -12,14 +12,41 @@ import typing
 import warnings
 from typing import Any
 
-KEYS = (
-    "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size expert_model_parallel_size "
-    "expert_tensor_parallel_size data_parallel_size virtual_pipeline_model_parallel_size micro_batch_size "
-    "global_batch_size seq_length train_iters save_interval sequence_parallel use_distributed_optimizer "
-    "use_megatron_fsdp data_parallel_sharding_strategy num_distributed_optimizer_instances recompute_granularity "
-    "num_layers hidden_size ffn_hidden_size num_attention_heads num_query_groups num_experts moe_router_topk "
-    "vocab_size bf16 fp8 async_save world_size kv_channels swiglu untie_embeddings_and_output_weights"
-).split()
+KEYS = [
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+    "expert_tensor_parallel_size",
+    "data_parallel_size",
+    "virtual_pipeline_model_parallel_size",
+    "micro_batch_size",
+    "global_batch_size",
+    "seq_length",
+    "train_iters",
+    "save_interval",
+    "sequence_parallel",
+    "use_distributed_optimizer",
+    "use_megatron_fsdp",
+    "data_parallel_sharding_strategy",
+    "num_distributed_optimizer_instances",
+    "recompute_granularity",
+    "num_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_query_groups",
+    "num_experts",
+    "moe_router_topk",
+    "vocab_size",
+    "bf16",
+    "fp8",
+    "async_save",
+    "world_size",
+    "kv_channels",
+    "swiglu",
+    "untie_embeddings_and_output_weights",
+]
 
 
 def prepare() -> None:

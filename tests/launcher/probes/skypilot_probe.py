@@ -20,6 +20,10 @@ COLUMNS = {
     "AvailabilityZone": "zone", "Price": "price", "SpotPrice": "spot_price", "vCPUs": "vcpus", "MemoryGiB": "memory",
     "GpuInfo": "gpu_info",
 }  # fmt: skip
+SLURM_CLUSTERS = "".join(
+    f"Host {name}\n  HostName 127.0.0.1\n  User nobody\n" for name in ("dc1", "campus", "onprem")
+)
+"""Clusters SkyPilot may send jobs to, in the form of an SSH configuration."""
 
 
 def lay_catalog(home: Path, rows: list[dict[str, Any]]) -> None:
@@ -36,7 +40,10 @@ def lay_catalog(home: Path, rows: list[dict[str, Any]]) -> None:
     common = home / ".sky" / "catalogs" / "v8" / "common"
     common.mkdir(parents=True, exist_ok=True)
     names = sorted({row["accelerator"] for row in rows})
+    names += ["A100", "H100"]
     lines = ["AcceleratorName,Clouds", *(f"{name},AWS" for name in names)]
+    (home / ".slurm").mkdir(exist_ok=True)
+    (home / ".slurm" / "config").write_text(SLURM_CLUSTERS, encoding="utf-8")
     (common / "accelerators.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -54,7 +54,9 @@ def parsed(folder: str, module: str, world: int) -> dict[str, Any]:
         "interval": config.checkpoint.interval,
         "keep": config.checkpoint.keep_latest_k,
         "async_mode": str(config.checkpoint.async_mode),
-        "recompute": type(config.activation_checkpoint).__qualname__ if config.activation_checkpoint else "none",
+        "recompute": type(config.activation_checkpoint).__qualname__
+        if config.activation_checkpoint
+        else "none",
         "layers": len(model.layers),
         "dim": model.dim,
         "vocab": model.vocab_size,

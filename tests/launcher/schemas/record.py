@@ -62,9 +62,14 @@ def main() -> None:
             schema["properties"]["metadata"] = {"type": "object"}
             schema["properties"].pop("status", None)
             group = f"{crd['spec']['group']}/{version['name']}"
-            schema |= {"$comment": f"{group} {names['kind']}; {source}, {path.name}; Apache-2.0", "title": names["kind"]}
+            schema |= {
+                "$comment": f"{group} {names['kind']}; {source}, {path.name}; Apache-2.0",
+                "title": names["kind"],
+            }
             target = Path(__file__).with_name(f"{names['kind'].lower()}.schema.json")
-            target.write_text(json.dumps(schema, separators=(",", ":"), sort_keys=True) + "\n", encoding="utf-8")
+            target.write_text(
+                json.dumps(schema, separators=(",", ":"), sort_keys=True) + "\n", encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":

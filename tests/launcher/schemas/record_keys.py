@@ -78,7 +78,10 @@ def accelerate() -> Any:
     from accelerate.commands.launch import launch_command_parser
 
     options = {action.dest for action in launch_command_parser()._actions}
-    return {"file": sorted(field.name for field in dataclasses.fields(ClusterConfig)), "launch": sorted(options)}
+    return {
+        "file": sorted(field.name for field in dataclasses.fields(ClusterConfig)),
+        "launch": sorted(options),
+    }
 
 
 def torchtitan() -> Any:

@@ -1,3 +1,5 @@
 from typing import Any
 
+LinearStandardFormCompiler: Any
+
 def __getattr__(name: str) -> Any: ...
