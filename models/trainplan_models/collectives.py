@@ -64,7 +64,9 @@ def all_reduce_s(
     """All-reduce of ``size_bytes``: the traffic of a reduce-scatter and an all-gather, the latency of trees."""
     local = local_members(group, stride, links.domain)
     domains = group / local
-    hops = (local > 1) * links.scaleup_latency_s + np.log2(np.maximum(domains, 1.0)) * links.scaleout_latency_s
+    hops = (local > 1) * links.scaleup_latency_s + np.log2(
+        np.maximum(domains, 1.0)
+    ) * links.scaleout_latency_s
     return 2.0 * (_bandwidth_s(size_bytes, local, domains, links) + hops * messages)
 
 

@@ -84,6 +84,8 @@ class Software:
     """Bytes per token and channel that unfused norms and rotations keep beside a fused implementation."""
     buffer_gb: float
     """Communication buckets and flattened copies, GB."""
+    fragmentation_frac: float
+    """Share of activations and transient buffers that the caching allocator loses."""
     since: str
     note: str = ""
 
@@ -154,7 +156,9 @@ def optimizers() -> dict[str, Optimizer]:
 @lru_cache(maxsize=1)
 def bounds() -> dict[str, tuple[float, float]]:
     """Allowed range of every fitted parameter."""
-    return {row["parameter"]: (float(row["low"]), float(row["high"])) for row in _read("efficiency_bounds.csv")}
+    return {
+        row["parameter"]: (float(row["low"]), float(row["high"])) for row in _read("efficiency_bounds.csv")
+    }
 
 
 def hardware_of(generation: str) -> Hardware:

@@ -18,7 +18,9 @@ from trainplan_models.step_time import StepTime, step_time
 from trainplan_models.workload import TrainSetup, total_params
 
 TIME_PARTS = tuple(
-    field.name for field in fields(StepTime) if field.name.endswith("_s") and field.name not in ("step_s", "tokens_per_s")
+    field.name
+    for field in fields(StepTime)
+    if field.name.endswith("_s") and field.name not in ("step_s", "tokens_per_s")
 )
 MEMORY_PARTS = (
     "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "logits_bytes", "buffers_bytes",
@@ -80,7 +82,11 @@ class Change:
 def labels_of(setup: TrainSetup, accelerator: Accelerator) -> dict[str, str]:
     """The class of a prediction, for its error distribution."""
     params = total_params(setup.shape) / 1e9
-    size = next(name for bound, name in ((2, "<2B"), (20, "2-20B"), (100, "20-100B"), (1e9, ">100B")) if params < bound)
+    size = next(
+        name
+        for bound, name in ((2, "<2B"), (20, "2-20B"), (100, "20-100B"), (1e9, ">100B"))
+        if params < bound
+    )
     return {
         "generation": accelerator.generation,
         "precision": setup.precision,
@@ -106,7 +112,12 @@ def estimate_layout(
 
 
 def _estimate(
-    setup: TrainSetup, machine: Machine, grid: LayoutGrid, time: StepTime, i: int, calibration: Calibration | None
+    setup: TrainSetup,
+    machine: Machine,
+    grid: LayoutGrid,
+    time: StepTime,
+    i: int,
+    calibration: Calibration | None,
 ) -> Estimate:
     one = grid.take(np.array([i]))
     memory = peak_memory(setup, machine.accelerator, machine.node, one)
@@ -160,13 +171,19 @@ def nearest_fit(setup: TrainSetup, layout: Layout, machine: Machine) -> Change |
         if len(grid):
             memory = peak_memory(setup, machine.accelerator, machine.node, grid)
             if memory.fits.any():
-                return _closest(setup, layout, machine, grid.take(memory.fits), memory.total_bytes[memory.fits])
+                return _closest(
+                    setup, layout, machine, grid.take(memory.fits), memory.total_bytes[memory.fits]
+                )
         nodes *= 2
     return None
 
 
 def _closest(
-    setup: TrainSetup, layout: Layout, machine: Machine, grid: LayoutGrid, peaks: np.ndarray[tuple[int], np.dtype[np.float64]]
+    setup: TrainSetup,
+    layout: Layout,
+    machine: Machine,
+    grid: LayoutGrid,
+    peaks: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> Change:
     own = grid_of([layout], machine.node.accelerators)
     differs = {name: getattr(grid, name) != getattr(own, name)[0] for name in CHANGEABLE}
@@ -175,7 +192,9 @@ def _closest(
     best = int(np.lexsort((time.step_s, count))[0])
     record = grid.record(best, setup.precision)
     changed = tuple(
-        f"{name} {getattr(layout, name)} -> {getattr(record, name)}" for name, mask in differs.items() if mask[best]
+        f"{name} {getattr(layout, name)} -> {getattr(record, name)}"
+        for name, mask in differs.items()
+        if mask[best]
     )
     nodes = int(grid.nodes[best])
     if nodes != machine.nodes:

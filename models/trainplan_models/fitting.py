@@ -26,12 +26,59 @@ from trainplan_models.workload import TrainSetup
 
 Floats = NDArray[np.float64]
 
-HARDWARE = ["matmul_frac", "fp8_frac", "fp4_frac", "tail_elements", "attention_frac", "attention_half_tokens", "memory_frac", "gap_s", "host_s", "scaleup_frac", "scaleup_latency_s", "scaleout_frac", "scaleout_latency_s", "half_message_bytes", "overlap_slowdown", "straggler_frac"]
-SOFTWARE = ["compute_factor", "attention_factor", "moe_factor", "elementwise_factor", "launch_factor", "tp_overlap", "dp_overlap", "cp_overlap", "ep_overlap", "pp_overlap", "expert_kernels"]
+HARDWARE = [
+    "matmul_frac",
+    "fp8_frac",
+    "fp4_frac",
+    "tail_elements",
+    "attention_frac",
+    "attention_half_tokens",
+    "memory_frac",
+    "gap_s",
+    "host_s",
+    "scaleup_frac",
+    "scaleup_latency_s",
+    "scaleout_frac",
+    "scaleout_latency_s",
+    "half_message_bytes",
+    "overlap_slowdown",
+    "straggler_frac",
+]
+SOFTWARE = [
+    "compute_factor",
+    "attention_factor",
+    "moe_factor",
+    "elementwise_factor",
+    "launch_factor",
+    "tp_overlap",
+    "dp_overlap",
+    "cp_overlap",
+    "ep_overlap",
+    "pp_overlap",
+    "expert_kernels",
+]
 FEW_ROWS = 25
 """Generations with fewer rows than this have only their rates and links fitted."""
-FEW_PARAMETERS = {"matmul_frac", "fp8_frac", "attention_frac", "scaleout_frac", "compute_factor", "straggler_frac"}
-NEEDS = {"fp8_frac": "fp8", "cast_factor": "fp8", "fp4_frac": "fp4", "moe_factor": "moe", "ep_overlap": "moe", "expert_kernels": "moe"}
+FEW_PARAMETERS = {
+    "matmul_frac",
+    "fp8_frac",
+    "attention_frac",
+    "scaleout_frac",
+    "compute_factor",
+    "straggler_frac",
+}
+NEEDS = {
+    "fp8_frac": "fp8",
+    "fp4_frac": "fp4",
+    "cast_factor": "fp8",
+    "moe_factor": "moe",
+    "ep_overlap": "moe",
+    "expert_kernels": "moe",
+    "tp_overlap": "tp",
+    "cp_overlap": "cp",
+    "pp_overlap": "pp",
+    "stall_frac": "pp",
+}
 """What rows must have for a parameter to show in them."""
 ERROR_SCALE = 0.06
 """Relative error taken as one unit of misfit."""
@@ -92,9 +139,13 @@ class State:
     def put(self, parameter: Parameter, value: float) -> None:
         """Change one parameter."""
         if parameter.table == "hardware":
-            self.hardware[parameter.owner] = replace(self.hardware[parameter.owner], **{parameter.name: value})
+            self.hardware[parameter.owner] = replace(
+                self.hardware[parameter.owner], **{parameter.name: value}
+            )
         else:
-            self.software[parameter.owner] = replace(self.software[parameter.owner], **{parameter.name: value})
+            self.software[parameter.owner] = replace(
+                self.software[parameter.owner], **{parameter.name: value}
+            )
 
 
 def start() -> State:
@@ -105,7 +156,8 @@ def start() -> State:
 def observe(found: Sequence[Candidates], state: State) -> list[Observations]:
     """Fix the layout of every row at the one the present parameters choose, and weigh the sources."""
     classes = [
-        tuple(item.reading.labels[key] for key in ("source", "generation", "precision", "model")) for item in found
+        tuple(item.reading.labels[key] for key in ("source", "generation", "precision", "model"))
+        for item in found
     ]
     count = Counter(classes)
     groups: dict[tuple[object, ...], list[tuple[Reading, LayoutGrid, float]]] = {}
@@ -185,7 +237,8 @@ def parameters_of(observations: Sequence[Observations], state: State, frozen: se
         for table, owner in (("hardware", labels["generation"]), ("software", labels["software"])):
             count[owner] += len(item.grid)
             owners[table].add(owner)
-            seen.setdefault(owner, set()).update((labels["precision"], labels["model"]))
+            features = {name for name in ("tp", "pp", "cp") if (getattr(item.grid, name) > 1).any()}
+            seen.setdefault(owner, set()).update((labels["precision"], labels["model"]), features)
     chosen = []
     for table, names in (("hardware", HARDWARE), ("software", SOFTWARE)):
         limit = FEW_ROWS if table == "hardware" else FEW_ROWS // 3
@@ -230,7 +283,9 @@ def fit(
         _descend(observations, chosen, state, centre, iterations)
         if report:
             errors = np.concatenate([log_ratios(item, state) for item in observations])
-            report(f"round {number + 1}: {len(chosen)} parameters, median {np.median(np.abs(np.expm1(errors))):.3f}")
+            report(
+                f"round {number + 1}: {len(chosen)} parameters, median {np.median(np.abs(np.expm1(errors))):.3f}"
+            )
     return state
 
 
@@ -271,7 +326,11 @@ class _Problem:
 
 
 def _descend(
-    observations: Sequence[Observations], chosen: list[Parameter], state: State, centre: State, iterations: int
+    observations: Sequence[Observations],
+    chosen: list[Parameter],
+    state: State,
+    centre: State,
+    iterations: int,
 ) -> None:
     """Levenberg-Marquardt with Cauchy weights renewed at each step."""
     ends = np.cumsum([len(item.grid) for item in observations])

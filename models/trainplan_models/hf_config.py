@@ -10,7 +10,29 @@ from typing import Any
 from trainplan_models.base import InputError, Problem
 from trainplan_models.workload import ModelShape, check_shape, families, family_of
 
-_SUPPORTED = ["llama", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3", "gpt_neox", "gpt2", "deepseek_v2", "deepseek_v3", "falcon", "mpt", "bloom", "opt", "olmo2", "phi3", "gpt_oss"]
+_SUPPORTED = [
+    "llama",
+    "qwen2",
+    "qwen2_moe",
+    "qwen3",
+    "qwen3_moe",
+    "mistral",
+    "mixtral",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gpt_neox",
+    "gpt2",
+    "deepseek_v2",
+    "deepseek_v3",
+    "falcon",
+    "mpt",
+    "bloom",
+    "opt",
+    "olmo2",
+    "phi3",
+    "gpt_oss",
+]
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -40,7 +62,9 @@ def from_hf_config(source: str | Path | Mapping[str, Any]) -> ModelShape:
     if family not in _SUPPORTED:
         known = ", ".join(_SUPPORTED)
         raise InputError(
-            Problem(f"model_type {family!r} is not known", key="model_type", file=place, fix=f"known: {known}")
+            Problem(
+                f"model_type {family!r} is not known", key="model_type", file=place, fix=f"known: {known}"
+            )
         )
     shape = _shape(config, family, place)
     check_shape(shape, place or "model")
@@ -147,10 +171,14 @@ def _shape(config: Mapping[str, Any], family: str, place: str) -> ModelShape:
         "tied_embeddings": bool(config.get("tie_word_embeddings", family in _ALWAYS_TIED)),
         "max_positions": int(config.get(_LEARNED_POSITIONS.get(family, ""), 0) or 0),
         "qkv_bias": traits.qkv_bias or bool(config.get("attention_bias", False)),
-        "linear_bias": bool(config.get("bias", traits.linear_bias)) if family == "falcon" else traits.linear_bias,
+        "linear_bias": bool(config.get("bias", traits.linear_bias))
+        if family == "falcon"
+        else traits.linear_bias,
         "norm_bias": traits.norm_bias,
         "parallel_block": bool(config.get("use_parallel_residual") or config.get("parallel_attn")),
-        "sliding_window": int(config.get("sliding_window") or 0) if config.get("use_sliding_window", True) else 0,
+        "sliding_window": int(config.get("sliding_window") or 0)
+        if config.get("use_sliding_window", True)
+        else 0,
         "family": "falcon_new" if new_falcon and "falcon_new" in families() else family,
     }
     values |= _experts(config, family, layers, ffn, place)

@@ -79,7 +79,9 @@ def _padded(size: Floats) -> Floats:
     return np.ceil(size / TILE) * TILE
 
 
-def matmul_s(m: Floats, n: Floats, k: Floats, flops: float, chip: Chip, count: Floats | float = 1.0) -> Floats:
+def matmul_s(
+    m: Floats, n: Floats, k: Floats, flops: float, chip: Chip, count: Floats | float = 1.0
+) -> Floats:
     """``count`` products of ``m x k`` by ``k x n``: arithmetic with padding and a last partial wave, or traffic.
 
     Weights stream from memory, so products with few rows are bound by it.
@@ -229,10 +231,14 @@ def _expert_s(setup: TrainSetup, at: Inner, links: Links, software: Software) ->
     local = np.minimum(at.ep, np.maximum(links.domain / at.cp, 1.0))
     # A token goes once to each domain that holds any of its experts.
     domains = at.ep / local
-    copies = np.minimum(float(shape.experts_per_token), domains * (1.0 - (1.0 - 1.0 / domains) ** shape.experts_per_token))
+    copies = np.minimum(
+        float(shape.experts_per_token), domains * (1.0 - (1.0 - 1.0 / domains) ** shape.experts_per_token)
+    )
     size = rows * shape.hidden * 2.0
     across = all_to_all_s(size * copies, at.ep, np.ones_like(at.ep), links)
-    inside = all_to_all_s(size * shape.experts_per_token, np.minimum(at.ep, local), np.ones_like(at.ep), links)
+    inside = all_to_all_s(
+        size * shape.experts_per_token, np.minimum(at.ep, local), np.ones_like(at.ep), links
+    )
     whole = 2.0 * np.maximum(np.where(domains > 1, across, 0.0), inside)
     return np.where(at.ep > 1, whole * (1.0 - software.ep_overlap), 0.0)
 
@@ -257,11 +263,18 @@ def layer_pass(
     needs_weights = 0.0 if setup.lora is not None else 1.0
     slow = software.moe_factor if moe else 1.0
     compute = forward + slow * mlp[0] + core
-    backward = data_grad + slow * mlp[1] + needs_weights * (weight_grad + slow * mlp[2]) + core * ATTENTION_BACKWARD
+    backward = (
+        data_grad + slow * mlp[1] + needs_weights * (weight_grad + slow * mlp[2]) + core * ATTENTION_BACKWARD
+    )
     ahead = Pass(compute, moved, _launch_s(kernels, compute + moved + tp + ep, chip, software), tp, cp, ep)
     twice = moved * 2.0
     back = Pass(
-        backward, twice, _launch_s(2.0 * kernels, backward + twice + tp + ep, chip, software), tp, cp * 2.0, ep
+        backward,
+        twice,
+        _launch_s(2.0 * kernels, backward + twice + tp + ep, chip, software),
+        tp,
+        cp * 2.0,
+        ep,
     )
     zero = np.zeros_like(core)
     again = Pass(core * (0.0 if software.fused_attention else 1.0), moved * 0.3, zero, zero, zero, zero)

@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainplan_models.base import InputError, Problem
+from trainplan_models.layout_rules import (
+    MAX_TENSOR,
+    RECOMPUTE,
+    Recompute,
+    Rules,
+    all_rules,
+    context_degrees,
+    divisors,
+    expert_degrees,
+    pipeline_splits,
+    rules_of,
+    tensor_degrees,
+)
 from trainplan_models.plan import Layout
 from trainplan_models.workload import ModelShape, TrainSetup
 
 if TYPE_CHECKING:
     from trainplan_models.catalog.records import Accelerator, NodeType
 
+__all__ = [
+    "RECOMPUTE",
+    "LayoutGrid",
+    "Recompute",
+    "Rules",
+    "all_rules",
+    "check_layout",
+    "divisors",
+    "enumerate_layouts",
+    "grid_of",
+    "join",
+    "rules_of",
+    "with_layout",
+]
+
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Recompute = Literal["none", "selective", "full"]
-RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
-"""Codes of ``LayoutGrid.recompute`` are positions in this tuple."""
-
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
-MAX_TENSOR = 64
-"""Tensor parallelism beyond this is not looked at, even in bigger scale-up domains."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a launcher framework can express (``catalog/layout_rules.csv``)."""
-
-    framework: str
-    tensor: bool
-    pipeline: bool
-    interleaved: bool
-    context: bool
-    expert: bool
-    zero_stages: tuple[int, ...]
-    hybrid_shard: bool
-    uneven_pipeline: bool
-    """Embedding and loss may count as one layer each when layers are dealt to stages."""
-    kv_replication: bool
-    recompute: tuple[Recompute, ...]
-    sequence_parallel: bool
-
 
 @dataclass(frozen=True, slots=True)
 class LayoutGrid:
@@ -110,7 +108,18 @@ def grid_of(layouts: Sequence[Layout], accelerators_per_node: int) -> LayoutGrid
         recompute=np.array([RECOMPUTE.index(layout.recompute) for layout in layouts], dtype=np.int64),
         **{
             name: column(name)
-            for name in ["dp", "tp", "pp", "vp", "cp", "ep", "zero_stage", "shard_group", "micro_batch", "sequence_parallel"]
+            for name in [
+                "dp",
+                "tp",
+                "pp",
+                "vp",
+                "cp",
+                "ep",
+                "zero_stage",
+                "shard_group",
+                "micro_batch",
+                "sequence_parallel",
+            ]
         },
     )
 
@@ -120,78 +129,6 @@ def join(grids: Sequence[LayoutGrid]) -> LayoutGrid:
     return LayoutGrid(
         *(np.concatenate([getattr(grid, field.name) for grid in grids]) for field in fields(LayoutGrid))
     )
-
-
-@lru_cache(maxsize=1)
-def all_rules() -> dict[str, Rules]:
-    """Rules by framework."""
-    text = files("trainplan_models.catalog").joinpath("layout_rules.csv").read_text(encoding="utf-8")
-    found: dict[str, Rules] = {}
-    for row in csv.DictReader(text.splitlines()):
-        flags = {
-            key: row[key] == "1"
-            for key in ["tensor", "pipeline", "interleaved", "context", "expert", "hybrid_shard", "uneven_pipeline", "kv_replication", "sequence_parallel"]
-        }
-        recompute = tuple(cast(Recompute, word) for word in row["recompute"].split("|"))
-        stages = tuple(int(stage) for stage in row["zero_stages"].split("|"))
-        found[row["framework"]] = Rules(row["framework"], zero_stages=stages, recompute=recompute, **flags)
-    return found
-
-
-def rules_of(framework: str) -> Rules:
-    """The rules of a framework.
-
-    Raises:
-        InputError: the framework is not known.
-    """
-    try:
-        return all_rules()[framework]
-    except KeyError:
-        known = ", ".join(all_rules())
-        raise InputError(
-            Problem(f"{framework!r} is not a known framework", key="framework", fix=f"known: {known}")
-        ) from None
-
-
-def divisors(number: int) -> list[int]:
-    """All divisors in ascending order."""
-    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
-    return sorted({*small, *(number // i for i in small)})
-
-
-def tensor_degrees(shape: ModelShape, rules: Rules, limit: int) -> list[int]:
-    """Tensor-parallel degrees that split heads, key-value heads and MLP evenly, up to ``limit`` devices."""
-    if not rules.tensor:
-        return [1]
-
-    def splits(degree: int) -> bool:
-        kv = shape.kv_heads % degree == 0 or (rules.kv_replication and degree % shape.kv_heads == 0)
-        return (kv or bool(shape.kv_lora_rank)) and shape.ffn % degree == 0 and shape.hidden % degree == 0
-
-    return [degree for degree in divisors(shape.heads) if degree <= limit and splits(degree)]
-
-
-def pipeline_splits(shape: ModelShape, rules: Rules) -> list[int]:
-    """Numbers of chunks (stages times virtual stages) the layers can be dealt to."""
-    if not rules.pipeline:
-        return [1]
-    chunks = set(divisors(shape.layers))
-    if rules.uneven_pipeline:
-        chunks |= {d for extra in (1, 2) for d in divisors(shape.layers + extra) if 1 < d <= shape.layers // 2}
-    return sorted(chunks)
-
-
-def context_degrees(sequence_length: int, rules: Rules) -> list[int]:
-    """Context-parallel degrees: powers of two that leave two chunks of at least 128 tokens to each device."""
-    degrees = [1]
-    while rules.context and sequence_length % (4 * degrees[-1]) == 0 and sequence_length // degrees[-1] >= 4096:
-        degrees.append(2 * degrees[-1])
-    return degrees
-
-
-def expert_degrees(shape: ModelShape, rules: Rules) -> list[int]:
-    """Expert-parallel degrees: divisors of the number of experts."""
-    return divisors(shape.experts) if shape.is_moe and rules.expert else [1]
 
 
 class _Builder:
@@ -261,7 +198,10 @@ def enumerate_layouts(
     build.choose(
         "inner",
         np.arange(len(inner)),
-        [("devices must be a multiple of tp*pp*cp", fills), ("data parallel must not exceed the global batch", not_more)],
+        [
+            ("devices must be a multiple of tp*pp*cp", fills),
+            ("data parallel must not exceed the global batch", not_more),
+        ],
     )
     choice = build.columns.pop("inner")
     columns = build.columns
@@ -315,11 +255,15 @@ def _choose_sharding(build: _Builder, rules: Rules, world: int, domain: int) -> 
     columns = build.columns
     whole = max(world, domain)
     local = whole // np.minimum(columns["tp"] * columns["cp"], whole)
-    useful = (columns["zero_stage"] >= 2) & (local > 1) & (columns["dp"] > local) & (columns["dp"] % local == 0)
+    useful = (
+        (columns["zero_stage"] >= 2) & (local > 1) & (columns["dp"] > local) & (columns["dp"] % local == 0)
+    )
     columns["local"] = local
     hybrid = np.array([False, True])
     build.choose(
-        "hybrid", np.arange(2), [("hybrid sharding needs more replicas than one domain holds", ~hybrid | useful[:, None])]
+        "hybrid",
+        np.arange(2),
+        [("hybrid sharding needs more replicas than one domain holds", ~hybrid | useful[:, None])],
     )
     build.columns["shard_group"] = build.columns.pop("local") * build.columns.pop("hybrid")
 
@@ -346,11 +290,21 @@ def check_layout(
             wrong.append(f"{name}={value} {why}; valid: {', '.join(str(v) for v in valid)}")
 
     tensor = tensor_degrees(shape, rules, limit)
-    need("tp", layout.tp, tensor, f"must split {shape.heads} heads, {shape.kv_heads} KV heads and the MLP evenly")
+    need(
+        "tp",
+        layout.tp,
+        tensor,
+        f"must split {shape.heads} heads, {shape.kv_heads} KV heads and the MLP evenly",
+    )
     chunks = pipeline_splits(shape, rules)
     pipeline = [c for c in chunks if c * layout.vp in chunks] or [1]
     need("pp", layout.pp, pipeline, f"with vp={layout.vp} must split {shape.layers} layers")
-    need("cp", layout.cp, context_degrees(setup.sequence_length, rules), "must split the sequence in two chunks each")
+    need(
+        "cp",
+        layout.cp,
+        context_degrees(setup.sequence_length, rules),
+        "must split the sequence in two chunks each",
+    )
     need("ep", layout.ep, expert_degrees(shape, rules), f"must split {shape.experts} experts")
     need("zero_stage", layout.zero_stage, rules.zero_stages, f"is not offered by {rules.framework}")
     if shape.is_moe and (layout.dp * layout.cp * layout.tp) % layout.ep:
@@ -359,7 +313,9 @@ def check_layout(
     if layout.accelerators % node.accelerators and layout.accelerators > node.accelerators:
         wrong.append(f"{layout.accelerators} devices do not fill nodes of {node.accelerators}")
     if layout.recompute not in rules.recompute:
-        wrong.append(f"recompute={layout.recompute} is not offered by {rules.framework}: {', '.join(rules.recompute)}")
+        wrong.append(
+            f"recompute={layout.recompute} is not offered by {rules.framework}: {', '.join(rules.recompute)}"
+        )
     return wrong
 
 
@@ -367,10 +323,14 @@ def _batch_problems(setup: TrainSetup, layout: Layout) -> list[str]:
     batch, wrong = setup.global_batch_sequences, []
     if batch % (layout.dp * layout.micro_batch):
         valid = [m for m in divisors(batch // layout.dp) if m <= 64] if batch % layout.dp == 0 else []
-        hint = f"valid micro_batch: {', '.join(map(str, valid))}" if valid else "dp must divide the global batch"
+        hint = (
+            f"valid micro_batch: {', '.join(map(str, valid))}" if valid else "dp must divide the global batch"
+        )
         near = [d for d in divisors(batch) if layout.dp / 4 <= d <= layout.dp * 4]
         hint += "" if valid else f": {', '.join(map(str, near))}"
-        wrong.append(f"global batch of {batch} is not a multiple of dp*micro_batch={layout.dp * layout.micro_batch}; {hint}")
+        wrong.append(
+            f"global batch of {batch} is not a multiple of dp*micro_batch={layout.dp * layout.micro_batch}; {hint}"
+        )
     elif layout.vp > 1 and (batch // (layout.dp * layout.micro_batch)) % layout.pp:
         count = batch // (layout.dp * layout.micro_batch)
         wrong.append(f"vp={layout.vp} needs micro-batches ({count}) in multiples of pp={layout.pp}")

@@ -39,9 +39,7 @@ CONTEXT_BYTES = 1.2e9
 """Driver context and library handles of one process (CUDA, cuBLAS, cuDNN)."""
 COMMUNICATOR_BYTES = 0.35e9
 """Buffers of one NCCL or RCCL communicator."""
-FRAGMENTATION_FRAC = 0.07
-"""Share of activations and transient buffers that a caching allocator loses."""
-USABLE_FRAC = 0.97
+USABLE_FRAC = 0.975
 """Share of the nominal memory that a training process can allocate before it is refused."""
 QUANTIZED_BYTES = 0.56
 """Bytes of a 4-bit weight with its block scales (arXiv 2305.14314)."""
@@ -90,7 +88,13 @@ class _Kept:
 
 
 def layer_activation_bytes(
-    setup: TrainSetup, tokens: Floats, tp: Floats, spread: Floats, software: Software, scores: Floats, moe: bool
+    setup: TrainSetup,
+    tokens: Floats,
+    tp: Floats,
+    spread: Floats,
+    software: Software,
+    scores: Floats,
+    moe: bool,
 ) -> tuple[Floats, Floats, Floats]:
     """Activations of one layer kept under no, selective and full recompute.
 
@@ -124,7 +128,9 @@ def layer_activation_bytes(
         return none, none - scores, 2.0 * channel
     kept_core = latent if shape.kv_lora_rank else core
     dropped = 1.0 - software.selective_recompute
-    selective = 2.0 * channel * (1.0 + norms) + kept_core + core_out + entry * 0.7 + width * 2.0 * gated * dropped
+    selective = (
+        2.0 * channel * (1.0 + norms) + kept_core + core_out + entry * 0.7 + width * 2.0 * gated * dropped
+    )
     return none, np.minimum(selective, none), 2.0 * channel
 
 
@@ -242,9 +248,18 @@ def _states(
         trained = lora_params(setup.shape, setup.lora.rank) / (grid.pp * grid.tp).astype(float)
         frozen = QUANTIZED_BYTES if setup.lora.quantized_base else 2.0
         # Embedding and output projection stay in 16 bits.
-        ends = np.minimum((embedding_params(setup.shape) + head_params(setup.shape)) / grid.tp.astype(float), whole)
-        weights = sharded(frozen, 3) + 2.0 * trained + (2.0 - frozen) * np.where(grid.pp == 1, ends, ends / 2.0)
-        return weights, recipe.grad_bytes * trained, (recipe.master_bytes + recipe.state_bytes) * trained, whole * 0.0
+        ends = np.minimum(
+            (embedding_params(setup.shape) + head_params(setup.shape)) / grid.tp.astype(float), whole
+        )
+        weights = (
+            sharded(frozen, 3) + 2.0 * trained + (2.0 - frozen) * np.where(grid.pp == 1, ends, ends / 2.0)
+        )
+        return (
+            weights,
+            recipe.grad_bytes * trained,
+            (recipe.master_bytes + recipe.state_bytes) * trained,
+            whole * 0.0,
+        )
     weight = recipe.weight_bytes
     fp8_copy = 0.5 if setup.precision in ("fp8", "fp4") else 0.0
     own_master = np.where((stage >= 3) & (recipe.master_bytes > 0), 0.0, 1.0)
@@ -280,7 +295,9 @@ def peak_memory(setup: TrainSetup, accelerator: Accelerator, node: NodeType, gri
     if size <= CHUNK:
         return _peak(setup, accelerator, grid)
     pieces = [_peak(setup, accelerator, grid.take(slice(i, i + CHUNK))) for i in range(0, size, CHUNK)]
-    arrays = [np.concatenate([getattr(p, n) for p in pieces]) for n in Memory.__slots__ if n != "usable_bytes"]
+    arrays = [
+        np.concatenate([getattr(p, n) for p in pieces]) for n in Memory.__slots__ if n != "usable_bytes"
+    ]
     return Memory(*arrays, usable_bytes=pieces[0].usable_bytes)
 
 
@@ -315,29 +332,39 @@ def _peak(setup: TrainSetup, accelerator: Accelerator, grid: LayoutGrid) -> Memo
     first, last = _both_stages(setup, grid)
     heavier = sum(last[:6]) > sum(first[:6])
     parts = [np.where(heavier, b, a) for a, b in zip(first, last, strict=True)]
-    return _memory(accelerator, grid, parts, heavier.astype(np.int64))
+    return _memory(setup, accelerator, grid, parts, heavier.astype(np.int64))
 
 
 def memory_by_stage(setup: TrainSetup, accelerator: Accelerator, grid: LayoutGrid) -> dict[str, Memory]:
     """Memory of the first and of the last pipeline stage; without a pipeline they are the same."""
     first, last = _both_stages(setup, grid)
     zeros = np.zeros(len(grid), dtype=np.int64)
-    return {"first": _memory(accelerator, grid, first, zeros), "last": _memory(accelerator, grid, last, zeros + 1)}
+    return {
+        "first": _memory(setup, accelerator, grid, first, zeros),
+        "last": _memory(setup, accelerator, grid, last, zeros + 1),
+    }
 
 
 def _both_stages(setup: TrainSetup, grid: LayoutGrid) -> tuple[list[Floats], list[Floats]]:
     software, recipe = software_of(setup.framework, setup.software), optimizer_of(setup.optimizer)
     kept = _kept(setup, software, grid)
-    return _stage(setup, software, recipe, grid, kept, False), _stage(setup, software, recipe, grid, kept, True)
+    return _stage(setup, software, recipe, grid, kept, False), _stage(
+        setup, software, recipe, grid, kept, True
+    )
 
 
 def _memory(
-    accelerator: Accelerator, grid: LayoutGrid, parts: list[Floats], stage: NDArray[np.int64]
+    setup: TrainSetup,
+    accelerator: Accelerator,
+    grid: LayoutGrid,
+    parts: list[Floats],
+    stage: NDArray[np.int64],
 ) -> Memory:
     """The components with what the driver, the communicators and fragmentation take."""
     groups = 1.0 + sum((column > 1).astype(float) for column in (grid.tp, grid.pp, grid.cp, grid.ep, grid.dp))
     transient = parts[3] + parts[4] + parts[5]
-    reserve = CONTEXT_BYTES + COMMUNICATOR_BYTES * groups + FRAGMENTATION_FRAC * transient
+    lost = software_of(setup.framework, setup.software).fragmentation_frac * transient
+    reserve = CONTEXT_BYTES + COMMUNICATOR_BYTES * groups + lost
     return Memory(
         weights_bytes=parts[0],
         gradients_bytes=parts[1],

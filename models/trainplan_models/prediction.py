@@ -73,10 +73,14 @@ def _printed(reading: Reading) -> LayoutGrid | None:
     partial, setup = reading.partial, reading.setup
     dp, pp, tp = partial["dp"], partial.get("pp", 1), partial.get("tp", 1)
     share = max(setup.global_batch_sequences // dp, 1)
-    micro = [partial["micro_batch"]] if "micro_batch" in partial else [m for m in MICRO_BATCHES if share % m == 0]
+    micro = (
+        [partial["micro_batch"]] if "micro_batch" in partial else [m for m in MICRO_BATCHES if share % m == 0]
+    )
     rules = rules_of(setup.framework)
     virtual = [partial["vp"]] if "vp" in partial else _interleavings(reading, pp, share)
-    columns = [column.ravel() for column in np.meshgrid(micro, virtual, _recompute_codes(reading), indexing="ij")]
+    columns = [
+        column.ravel() for column in np.meshgrid(micro, virtual, _recompute_codes(reading), indexing="ij")
+    ]
     default = MEASURED_DEFAULT_ZERO.get(setup.framework, 1)
     unfused = not software_of(setup.framework, setup.software).fused_attention
     spread = tp > 1 and rules.sequence_parallel and (not unfused or reading.recompute == "selective")

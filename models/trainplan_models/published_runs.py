@@ -149,7 +149,9 @@ def _as_row(row: Mapping[str, str]) -> tuple[dict[str, str], int]:
     framework = "MaxText" if "TPU" in accelerator else FRAMEWORKS.get(year, "Megatron-Bridge 26.02")
     for start, used in DEVELOPERS.items():
         framework = used if row.get("run_name", "").startswith(start) else framework
-    batch = max(round(tokens / seq / devices), 1) * devices if tokens / seq >= devices else _power(tokens / seq)
+    batch = (
+        max(round(tokens / seq / devices), 1) * devices if tokens / seq >= devices else _power(tokens / seq)
+    )
     values = {
         "row_id": row.get("run_id", ""),
         "model_name": row.get("run_name", ""),
@@ -172,4 +174,3 @@ def _as_row(row: Mapping[str, str]) -> tuple[dict[str, str], int]:
 def _power(value: float) -> int:
     """The nearest power of two."""
     return int(2 ** round(float(np.log2(max(value, 1.0)))))
-

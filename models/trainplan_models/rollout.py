@@ -80,7 +80,11 @@ class RolloutStep:
 
 def cache_bytes_per_token(shape: ModelShape) -> float:
     """Key-value cache of one token in 16 bits; latent attention keeps its compressed form."""
-    width = shape.kv_lora_rank + shape.rope_head_dim if shape.kv_lora_rank else 2 * shape.kv_heads * shape.head_dim
+    width = (
+        shape.kv_lora_rank + shape.rope_head_dim
+        if shape.kv_lora_rank
+        else 2 * shape.kv_heads * shape.head_dim
+    )
     return 2.0 * shape.layers * width
 
 
@@ -102,8 +106,13 @@ def _replica_sizes(shape: ModelShape, node: NodeType) -> list[int]:
 
 
 def generate(
-    shape: ModelShape, rollout: RolloutLike, accelerator: Accelerator, node: NodeType, nodes: Ints,
-    weight_bytes: float = 2.0, memory_frac: float = 1.0,
+    shape: ModelShape,
+    rollout: RolloutLike,
+    accelerator: Accelerator,
+    node: NodeType,
+    nodes: Ints,
+    weight_bytes: float = 2.0,
+    memory_frac: float = 1.0,
 ) -> Generation:
     """Time to decode all samples of ``rollout`` on ``nodes`` nodes, with the best replica size for each.
 
@@ -129,8 +138,16 @@ def generate(
 
 
 def _decode(
-    shape: ModelShape, rollout: RolloutLike, accelerator: Accelerator, node: NodeType, hardware: Hardware,
-    nodes: Ints, tensor: int, samples: float, weight_bytes: float, memory_frac: float,
+    shape: ModelShape,
+    rollout: RolloutLike,
+    accelerator: Accelerator,
+    node: NodeType,
+    hardware: Hardware,
+    nodes: Ints,
+    tensor: int,
+    samples: float,
+    weight_bytes: float,
+    memory_frac: float,
 ) -> tuple[Floats, Floats]:
     """Seconds and batch per replica with replicas of ``tensor`` devices."""
     replicas = np.floor(nodes * node.accelerators / tensor)
@@ -152,7 +169,11 @@ def _decode(
     compute = 2.0 * matmul_params(shape) * batch / rate
     links = links_of(hardware, accelerator, node)
     size = batch * shape.hidden * 2.0
-    exchange = 2.0 * shape.layers * all_reduce_s(size, np.full_like(batch, float(tensor)), np.ones_like(batch), links)
+    exchange = (
+        2.0
+        * shape.layers
+        * all_reduce_s(size, np.full_like(batch, float(tensor)), np.ones_like(batch), links)
+    )
     gaps = shape.layers * KERNELS_PER_LAYER * hardware.gap_s
     token_s = np.maximum(read, compute) + np.where(tensor > 1, exchange, 0.0) + gaps
     waves = np.maximum(wanted / batch, 1.0)
@@ -162,7 +183,11 @@ def _decode(
 
 
 def score_s(
-    shape: ModelShape, rollout: RolloutLike, accelerator: Accelerator, node: NodeType, nodes: Ints,
+    shape: ModelShape,
+    rollout: RolloutLike,
+    accelerator: Accelerator,
+    node: NodeType,
+    nodes: Ints,
     passes: float = SCORING_PASSES,
 ) -> Floats:
     """Forward passes over all samples of a step, spread over all devices."""
@@ -178,7 +203,11 @@ def weight_transfer_s(shape: ModelShape, accelerator: Accelerator, node: NodeTyp
 
 
 def rollout_step(
-    setup: TrainSetup, rollout: RolloutLike, accelerator: Accelerator, node: NodeType, nodes: Ints,
+    setup: TrainSetup,
+    rollout: RolloutLike,
+    accelerator: Accelerator,
+    node: NodeType,
+    nodes: Ints,
     train_tokens_per_s: Floats,
 ) -> RolloutStep:
     """One step of generation, scoring, update and weight transfer on the same ``nodes`` nodes.

@@ -9,7 +9,18 @@ from math import ceil, floor, log10
 from trainplan_models.validation import ThroughputResult
 
 SIZE, MARGIN = 640.0, 64.0
-COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
+COLOURS = (
+    "#1f77b4",
+    "#d62728",
+    "#2ca02c",
+    "#9467bd",
+    "#ff7f0e",
+    "#17becf",
+    "#8c564b",
+    "#e377c2",
+    "#7f7f7f",
+    "#bcbd22",
+)
 
 
 def scatter_svg(rows: Sequence[ThroughputResult]) -> str:
@@ -69,6 +80,8 @@ def _axes(low: int, high: int, place: Callable[[float, float], tuple[float, floa
         x, y = place(10.0**power, 10.0**power)
         parts.append(f'<line x1="{x:.1f}" y1="{MARGIN}" x2="{x:.1f}" y2="{SIZE - MARGIN}" stroke="#ddd"/>')
         parts.append(f'<line x1="{MARGIN}" y1="{y:.1f}" x2="{SIZE - MARGIN}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(f'<text x="{x:.1f}" y="{SIZE - MARGIN + 16}" text-anchor="middle">{10.0**power:,.6g}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{SIZE - MARGIN + 16}" text-anchor="middle">{10.0**power:,.6g}</text>'
+        )
         parts.append(f'<text x="{MARGIN - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:,.6g}</text>')
     return parts

@@ -83,7 +83,11 @@ class _Context:
 
 
 def _context(
-    setup: TrainSetup, accelerator: Accelerator, node: NodeType, hardware: Hardware | None, software: Software | None
+    setup: TrainSetup,
+    accelerator: Accelerator,
+    node: NodeType,
+    hardware: Hardware | None,
+    software: Software | None,
 ) -> _Context:
     hardware = hardware or hardware_of(accelerator.generation)
     software = software or software_of(setup.framework, setup.software)
@@ -128,7 +132,8 @@ def step_time(
     if rowwise or size <= CHUNK:
         return _outer(context, grid, table, inverse)
     pieces = [
-        _outer(context, grid.take(slice(i, i + CHUNK)), table, inverse[i : i + CHUNK]) for i in range(0, size, CHUNK)
+        _outer(context, grid.take(slice(i, i + CHUNK)), table, inverse[i : i + CHUNK])
+        for i in range(0, size, CHUNK)
     ]
     return StepTime(*(np.concatenate([getattr(p, f.name) for p in pieces]) for f in fields(StepTime)))
 
@@ -156,7 +161,8 @@ def _inner_table(context: _Context, grid: LayoutGrid) -> _Table:
     if shape.is_moe:
         expert = layer_pass(*args, True)
         ahead, back, core = (
-            a.scaled(share).plus(b.scaled(1.0 - share)) for a, b in zip(expert, (ahead, back, core), strict=True)
+            a.scaled(share).plus(b.scaled(1.0 - share))
+            for a, b in zip(expert, (ahead, back, core), strict=True)
         )
     full = (grid.recompute == 2).astype(float)
     some = (grid.recompute == 1).astype(float)
@@ -186,10 +192,19 @@ def _outer(context: _Context, grid: LayoutGrid, table: _Table, inverse: NDArray[
     pipeline = count * slowest + np.where(pp > 1, (whole - slowest) / vp, 0.0)
     per_layer = count * shape.layers / pp
     dp_s, hidden = _data_parallel(context, grid, count, (full * layer), table, inverse)
-    compute = per_layer * (table.ahead.compute + table.back.compute)[inverse] + count / pp * table.loss.compute[inverse]
+    compute = (
+        per_layer * (table.ahead.compute + table.back.compute)[inverse]
+        + count / pp * table.loss.compute[inverse]
+    )
     compute = compute + context.hardware.overlap_slowdown * hidden
-    moved = per_layer * (table.ahead.memory + table.back.memory)[inverse] + count / pp * table.loss.memory[inverse]
-    launch = per_layer * (table.ahead.launch + table.back.launch)[inverse] + count / pp * table.loss.launch[inverse]
+    moved = (
+        per_layer * (table.ahead.memory + table.back.memory)[inverse]
+        + count / pp * table.loss.memory[inverse]
+    )
+    launch = (
+        per_layer * (table.ahead.launch + table.back.launch)[inverse]
+        + count / pp * table.loss.launch[inverse]
+    )
     again = per_layer * table.again.total[inverse]
     tp_s = per_layer * (table.ahead.tp + table.back.tp)[inverse] + count / pp * table.loss.tp[inverse]
     cp_s = per_layer * (table.ahead.cp + table.back.cp)[inverse]
@@ -205,7 +220,21 @@ def _outer(context: _Context, grid: LayoutGrid, table: _Table, inverse: NDArray[
     work = flops_per_token(shape, setup.sequence_length, setup.causal, setup.lora)
     mfu = tokens * work / (grid.accelerators * context.accelerator.bf16_flops)
     return StepTime(
-        compute, moved, launch, again, tp_s, cp_s, ep_s, pp_s, dp_s, bubble, optimizer, overhead, step, tokens, mfu
+        compute,
+        moved,
+        launch,
+        again,
+        tp_s,
+        cp_s,
+        ep_s,
+        pp_s,
+        dp_s,
+        bubble,
+        optimizer,
+        overhead,
+        step,
+        tokens,
+        mfu,
     )
 
 
@@ -218,7 +247,12 @@ def _send(context: _Context, grid: LayoutGrid, size_bytes: Floats) -> Floats:
 
 
 def _data_parallel(
-    context: _Context, grid: LayoutGrid, count: Floats, stage_s: Floats, table: _Table, inverse: NDArray[np.intp]
+    context: _Context,
+    grid: LayoutGrid,
+    count: Floats,
+    stage_s: Floats,
+    table: _Table,
+    inverse: NDArray[np.intp],
 ) -> tuple[Floats, Floats]:
     """Exposed and hidden gradient and weight communication of one step."""
     setup, software, links = context.setup, context.software, context.links
@@ -259,7 +293,9 @@ def _data_parallel(
     zero3 = grid.zero_stage >= 3
     # Below ZeRO 3 gradients leave during the last micro-batch and weights come back during the next first one.
     late = _exposed(grads, back, software.dp_overlap) + _exposed(once_weights, ahead, software.dp_overlap)
-    each = _exposed(weights, ahead, software.dp_overlap) + _exposed(weights + grads, back, software.dp_overlap)
+    each = _exposed(weights, ahead, software.dp_overlap) + _exposed(
+        weights + grads, back, software.dp_overlap
+    )
     some = _exposed(grads, back, software.dp_overlap) * np.where(grid.zero_stage == 2, count - 1.0, 0.0)
     exposed = np.where(zero3, count * each, late + some)
     total = np.where(zero3, count * (2.0 * weights + grads), grads + once_weights)

@@ -124,9 +124,7 @@ def predict_with(found: Candidates, state: State | None) -> Prediction:
     labels = found.reading.labels
     hardware = hardware_rows() if state is None else state.hardware
     software = software_rows() if state is None else state.software
-    return predict(
-        found, hardware=hardware[labels["generation"]], software=software[labels["software"]]
-    )
+    return predict(found, hardware=hardware[labels["generation"]], software=software[labels["software"]])
 
 
 def judge_throughput(row: Mapping[str, str], known: Known, state: State | None = None) -> ThroughputResult:

@@ -163,7 +163,16 @@ def families() -> dict[str, Family]:
             qk_norm = "full"
         flags = {
             key: row[key] == "1"
-            for key in ["embedding_norm", "attention_sinks", "expert_bias", "shared_gate", "norm_bias", "linear_bias", "qkv_bias", "gated_mlp"]
+            for key in [
+                "embedding_norm",
+                "attention_sinks",
+                "expert_bias",
+                "shared_gate",
+                "norm_bias",
+                "linear_bias",
+                "qkv_bias",
+                "gated_mlp",
+            ]
         }
         found[row["family"]] = Family(
             family=row["family"],
@@ -186,7 +195,9 @@ def shape_of(model: Model | Shape | ModelShape) -> ModelShape:
     """The shape of a catalogue row or of a shape written out in the case."""
     if isinstance(model, ModelShape):
         return model
-    values = {field.name: getattr(model, field.name) for field in fields(ModelShape) if hasattr(model, field.name)}
+    values = {
+        field.name: getattr(model, field.name) for field in fields(ModelShape) if hasattr(model, field.name)
+    }
     heads = int(values["heads"])
     values["kv_heads"] = values.get("kv_heads") or heads
     values["head_dim"] = values.get("head_dim") or int(values["hidden"]) // heads

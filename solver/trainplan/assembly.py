@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from trainplan import calendar_windows
+from trainplan import calendar_windows, regional
 from trainplan.candidate_cache import CandidateCache
 from trainplan.candidates import Candidate, NearMiss, Screened, node_counts
 from trainplan.options import Detail, OptionMaker, World, world_of
 from trainplan.problem import (
     Charges,
-    DatasetChoice,
     Option,
     ProblemSpec,
     Product,
@@ -24,10 +23,9 @@ from trainplan.problem import (
 from trainplan.rollouts import decoding, scoring, with_rollout
 from trainplan.sites import Site, find_sites
 from trainplan.works import Work, works_of
-from trainplan_models import costs, network, storage
+from trainplan_models import costs
 from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
-from trainplan_models.catalog.records import StorageTier
 from trainplan_models.frameworks import framework_on
 from trainplan_models.network import Place
 from trainplan_models.workload import TrainSetup
@@ -353,10 +351,10 @@ def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
         regions=tuple(f"{place.cloud}/{place.region}" for place in build.places),
         windows=build.windows,
         products=tuple(_products(build)),
-        datasets=tuple(_datasets(build)),
-        staging_usd=_staging(build),
-        move_usd=_moves(build),
-        handover_usd=_handovers(build, predecessors),
+        datasets=tuple(regional.datasets(build)),
+        staging_usd=regional.staging(build),
+        move_usd=regional.moves(build),
+        handover_usd=regional.handovers(build, predecessors),
         programme_daily=tuple((name, usd) for name, usd in daily if usd > 0.0),
         programme_once=bought,
         cloud_once_usd={cloud: migration for cloud in costs.new_clouds(case, clouds)} if migration else {},
@@ -398,142 +396,3 @@ def _products(build: _Builder) -> Iterable[Product]:
             )
             if days - resource.unusable_tail_days >= end:
                 break
-
-
-def _datasets(build: _Builder) -> Iterable[DatasetChoice]:
-    speed = storage.speeds(build.catalog)
-    per_object = build.catalog.default("storage.object_bytes")
-    for number, work in enumerate(build.works):
-        dataset = work.task.dataset
-        if dataset is None:
-            continue
-        regions = sorted({option.region for option, _ in build.made if option.task == number})
-        for region in regions:
-            place = build.places[region]
-            need = _read_bytes_per_s(build, number, work, region)
-            yield from _tiers_of_dataset(build, number, work, region, place, need, speed, per_object)
-
-
-def _read_bytes_per_s(build: _Builder, number: int, work: Work, region: int) -> float:
-    """Fastest read a node of the region needs."""
-    dataset = work.task.dataset
-    if dataset is None or work.tokens == 0.0:
-        return 0.0
-    per_token = dataset.size_bytes * dataset.format_factor / (work.tokens / work.task.rounds)
-    rates = [
-        detail.candidate.tokens_per_s / detail.candidate.nodes
-        for option, detail in build.made
-        if detail is not None and option.task == number and option.region == region
-    ]
-    return per_token * max(rates, default=0.0)
-
-
-def _tiers_of_dataset(
-    build: _Builder,
-    number: int,
-    work: Work,
-    region: int,
-    place: Place,
-    need_bytes_per_s: float,
-    speed: storage.Speeds,
-    per_object: float,
-) -> Iterable[DatasetChoice]:
-    dataset = work.task.dataset
-    if dataset is None:
-        return
-    if not place.rented:
-        yield DatasetChoice(number, region, storage.owned_tier(place.cloud).name, 0.0, 0.0)
-        return
-    read = dataset.size_bytes * dataset.format_factor * work.task.rounds
-    choices = []
-    tiers = storage.tiers_at(build.catalog, place.cloud, place.region)
-    for tier in storage.dataset_tiers(tiers, 1.0, need_bytes_per_s, speed):
-        size = dataset_bytes(tier, dataset.size_bytes, need_bytes_per_s, speed)
-        charge = storage.storage_charge(tier, size, DAY_S, 0.0, per_object)
-        reading = storage.storage_charge(tier, size, DAY_S, read, per_object)
-        billed = storage.billed_bytes(tier, size, per_object) / storage.GB_BYTES
-        choices.append(
-            DatasetChoice(
-                task=number,
-                region=region,
-                tier=tier.name,
-                usd_per_day=billed * tier.usd_per_gb_month * DAY_S / storage.MONTH_S,
-                min_days=tier.min_days,
-                once_usd=charge.request_usd,
-                read_usd=reading.retrieval_usd + reading.request_usd - charge.request_usd,
-            )
-        )
-    yield from (c for c in choices if not any(_worse(c, other) for other in choices))
-
-
-def dataset_bytes(
-    tier: StorageTier, size_bytes: float, need_bytes_per_s: float, speed: storage.Speeds
-) -> float:
-    """Capacity a dataset takes on a tier: its size, or what has to be bought for its read speed."""
-    if tier.mbps_per_tib is None:
-        return size_bytes
-    return storage.parallel_fs_bytes(tier, size_bytes, need_bytes_per_s, speed.parallel_fs_share)
-
-
-def _worse(one: DatasetChoice, other: DatasetChoice) -> bool:
-    mine = (one.usd_per_day, one.min_days * one.usd_per_day, one.once_usd, one.read_usd)
-    theirs = (other.usd_per_day, other.min_days * other.usd_per_day, other.once_usd, other.read_usd)
-    no_better = all(a >= b for a, b in zip(mine, theirs, strict=True))
-    return no_better and (mine != theirs or one.tier > other.tier)
-
-
-# Traffic
-
-
-def _regions_of(build: _Builder, number: int) -> list[int]:
-    return sorted({option.region for option, _ in build.made if option.task == number})
-
-
-def _staging(build: _Builder) -> dict[tuple[int, int], float]:
-    found = {}
-    for number, work in enumerate(build.works):
-        if work.task.dataset is None:
-            continue
-        for region in _regions_of(build, number):
-            usd = network.staging_usd(build.catalog, build.case, work.task.dataset, build.places[region])
-            if usd > 0.0:
-                found[number, region] = usd
-    return found
-
-
-def _moves(build: _Builder) -> dict[tuple[int, int, int], float]:
-    found = {}
-    for number, work in enumerate(build.works):
-        if work.checkpoint_bytes == 0.0:
-            continue
-        regions = _regions_of(build, number)
-        for (a, b), usd in _prices_between(build, regions, regions, work.checkpoint_bytes).items():
-            found[number, a, b] = usd
-    return found
-
-
-def _handovers(
-    build: _Builder, predecessors: list[tuple[int, ...]]
-) -> dict[tuple[int, int, int, int], float]:
-    found = {}
-    for number, before in enumerate(predecessors):
-        for p in before:
-            size = build.works[p].weights_bytes
-            if size == 0.0 or build.works[number].setup is None:
-                continue
-            prices = _prices_between(build, _regions_of(build, p), _regions_of(build, number), size)
-            for (a, b), usd in prices.items():
-                found[p, number, a, b] = usd
-    return found
-
-
-def _prices_between(
-    build: _Builder, sources: list[int], targets: list[int], size_bytes: float
-) -> dict[tuple[int, int], float]:
-    found = {}
-    for a in sources:
-        for b in targets:
-            usd = network.move_usd(build.catalog, build.places[a], build.places[b], size_bytes)
-            if a != b and usd > 0.0:
-                found[a, b] = usd
-    return found

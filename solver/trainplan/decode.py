@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from trainplan.assembly import Assembly, dataset_bytes
+from trainplan.assembly import Assembly
 from trainplan.options import Detail
+from trainplan.regional import dataset_bytes
 from trainplan.solve import Decision, Outcome, Use
 from trainplan_models import costs, storage
 from trainplan_models.accounting import commitment_use

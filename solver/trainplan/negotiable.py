@@ -14,8 +14,6 @@ HOUR_S = 3600.0
 MOST_NODES = 4096
 """More nodes in one pool are not looked at."""
 LONGEST_DAYS = 1095.0
-FURTHER = (8.0, 512.0)
-"""How many times a limit is loosened when it is looked how much is enough, first and last."""
 EXACTNESS = 3
 """Digits of a loosening that are written out: its last digit is at most a thousandth of it."""
 
@@ -42,10 +40,6 @@ class Negotiable:
     def written(self) -> str:
         """The case's value as a case file has it."""
         return text_of(self.value, self.unit)
-
-    def loosest(self, stage: int) -> float:
-        """The value that stands for "much looser"."""
-        return min(max(self.value, 1.0) * FURTHER[stage], self.most)
 
     def rounded(self, value: float, *, up: bool = True) -> float:
         """A value with no more digits than its distance from the case's value deserves."""

@@ -116,7 +116,7 @@ class OptionMaker:
             for with_spares in ((False, True) if self.case.assumptions.spares else (False,))
             if (variant := self._variant(mode, found, profile, tier, with_spares)) is not None
         ]
-        rows = [(variant, row) for variant in variants for row in np.flatnonzero(variant.usable)]
+        rows = [(variant, row) for variant in variants for row in np.flatnonzero(variant.usable).tolist()]
         kept = _undominated(rows, self._grant_hours_per_node_day())
         return [self._option(task, resource, region, mode, variant, row, found) for variant, row in kept]
 
@@ -249,7 +249,7 @@ class OptionMaker:
         )
         saves = DAY_S * paid_frac / (policy.interval_s + policy.blocking_s)
         each = storage.save_requests_usd(tier, self.work.checkpoint_bytes, self.object_bytes)
-        return _kept_usd_per_day(tier, kept) + saves * each + self._kept_copies_usd_per_day
+        return np.asarray(_kept_usd_per_day(tier, kept) + saves * each + self._kept_copies_usd_per_day)
 
     @cached_property
     def _copy_traffic_usd_per_day(self) -> float:
@@ -392,5 +392,5 @@ def _undominated(
     no_worse = (traits[:, :, None] <= traits[:, None, :]).all(axis=0)
     equal = no_worse & no_worse.T
     repeated = np.tril(equal, -1).any(axis=1)
-    beaten = (no_worse & ~equal).any(axis=0) | repeated
-    return [pair for pair, out in zip(rows, beaten.tolist(), strict=True) if not out]
+    beaten = np.asarray((no_worse & ~equal).any(axis=0) | repeated)
+    return [rows[place] for place in np.flatnonzero(~beaten)]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 
-from trainplan import decode
+from trainplan import __version__, decode
 from trainplan.assembly import Assembly, assemble
 from trainplan.assumptions import assumptions_of, price_dates, warnings_of
 from trainplan.explain import alternatives, no_candidate, ways_out
@@ -59,10 +58,11 @@ def plan(
         outcome = solver.solve()
         if outcome.decision is None:
             raise _no_plan(assembly, solver, outcome)
+        decision = outcome.decision
         outcome = widened(outcome, solver, forgiven_usd)
         tell("verifying")
-        found = plan_of(assembly, outcome, outcome.decision)
-        verify(found, assembly, outcome.decision.usd)
+        found = plan_of(assembly, outcome, decision)
+        verify(found, assembly, decision.usd)
         if compare:
             tell("comparing with the alternatives")
             found = found.model_copy(
@@ -117,7 +117,7 @@ def plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
     segments = decode.segments_of(assembly, decision)
     times = decode.task_times(assembly, decision)
     bare = Plan(
-        trainplan_version=_version(),
+        trainplan_version=__version__,
         name=case.name,
         question=case.question,
         status=status,
@@ -144,10 +144,3 @@ def plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
             "warnings": warnings_of(assembly, billed),
         }
     )
-
-
-def _version() -> str:
-    try:
-        return version("trainplan")
-    except PackageNotFoundError:
-        return "0.0.0"

@@ -47,6 +47,12 @@ def test_every_path_in_the_readme_exists(checkout: Path, path: str) -> None:
     assert (checkout / path).exists()
 
 
+def test_the_case_shown_is_the_case_planned() -> None:
+    (path,) = re.findall(r"trainplan plan (cases/\S+\.yaml)$", SHELL[0], re.MULTILINE)
+    (shown,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    assert shown == (ROOT / path).read_text(encoding="utf-8")
+
+
 def test_the_sample_has_the_lines_of_a_headline() -> None:
     golden = ROOT / "tests" / "golden" / "report" / "full.plan.json"
     headline = document(Plan.model_validate_json(golden.read_text(encoding="utf-8"))).sections[0]

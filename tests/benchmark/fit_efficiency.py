@@ -31,7 +31,8 @@ from trainplan_models.validation import find, shipped  # noqa: E402
 
 CATALOG = ROOT / "models" / "trainplan_models" / "catalog"
 PRIORS = Path(__file__).parent / "priors"
-FOLDS = 5
+SMALL = 10
+"""Sources with fewer rows are left out together."""
 
 
 def prior() -> State:
@@ -51,18 +52,18 @@ def observations(files: Sequence[Path]) -> list[Candidates]:
 
 
 def folds(found: Sequence[Candidates]) -> list[set[str]]:
-    """Whole sources dealt into folds of about the same number of rows."""
+    """Whole sources left out: each of the larger ones alone, the small ones together.
+
+    Rounds of one benchmark by one organisation count as one source.
+    """
     counts: dict[str, int] = {}
     for item in found:
         source = item.reading.labels["source"]
         counts[source] = counts.get(source, 0) + 1
-    dealt: list[set[str]] = [set() for _ in range(FOLDS)]
-    sizes = [0] * FOLDS
-    for source, count in sorted(counts.items(), key=lambda pair: -pair[1]):
-        smallest = sizes.index(min(sizes))
-        dealt[smallest].add(source)
-        sizes[smallest] += count
-    return dealt
+    small = {source for source, count in counts.items() if count < SMALL}
+    rounds = {source for source in counts if source.startswith("mlperf")}
+    alone = [{source} for source in sorted(counts) if source not in small | rounds]
+    return [group for group in (*alone, rounds, small - rounds) if group]
 
 
 def ratios(found: Sequence[Candidates], state: State) -> list[float]:

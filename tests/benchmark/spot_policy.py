@@ -3,7 +3,7 @@
     python tests/benchmark/spot_policy.py DIR [--json] [--starts 100] [--others] [--preempted]
 
 Every recording of the folder that is long enough is replayed from evenly spaced start times under each
-setting: all of them together, then by size of the gang. ``--others`` adds deadlines that the constants of the
+setting: all of them together (``settings``), and by size of the gang (``gangs``). ``--others`` adds deadlines that the constants of the
 rule were not chosen on, and recordings that are too short, with the job scaled to half their length. Savings are against on-demand alone. The baseline "uniform progress" is in each setting the better of
 two readings of its hysteresis rule. The bound knows the future and restarts for free.
 """
@@ -133,8 +133,10 @@ def measure(name: str, parts: Sequence[Runs], gang: int | None = None) -> Row:
     }
 
 
-def settings_table(traces: Sequence[Trace], starts: int, settings: Sequence[Setting]) -> list[Row]:
-    """A row a setting over all recordings that are long enough, then the same by size of the gang."""
+def settings_table(
+    traces: Sequence[Trace], starts: int, settings: Sequence[Setting]
+) -> tuple[list[Row], list[Row]]:
+    """A row a setting over all recordings that are long enough, and the same by size of the gang."""
     whole = {}
     for setting in settings:
         parts = [
@@ -145,11 +147,13 @@ def settings_table(traces: Sequence[Trace], starts: int, settings: Sequence[Sett
         ]
         whole[setting] = run(parts, setting.job(), starts)
     rows = [measure(setting.name, runs) for setting, runs in whole.items() if runs]
-    for gang in GANGS:
-        for setting, runs in whole.items():
-            if any(np.any(part.gang == gang) for part in runs):
-                rows.append(measure(f"{setting.name}, {gang} node{'s' if gang > 1 else ''}", runs, gang))
-    return rows
+    by_gang = [
+        measure(f"{setting.name}, {gang} node{'s' if gang > 1 else ''}", runs, gang)
+        for gang in GANGS
+        for setting, runs in whole.items()
+        if any(np.any(part.gang == gang) for part in runs)
+    ]
+    return rows, by_gang
 
 
 def short_table(traces: Sequence[Trace], starts: int, settings: Sequence[Setting]) -> list[Row]:
@@ -175,9 +179,10 @@ def main() -> None:
     parser.add_argument("--preempted", action="store_true", help="recordings hold 1 where spot is lost")
     arguments = parser.parse_args()
     traces = load_folder(arguments.folder, arguments.preempted)
-    tables = {"settings": settings_table(traces, arguments.starts, SETTINGS)}
+    tables = dict(zip(("settings", "gangs"), settings_table(traces, arguments.starts, SETTINGS), strict=True))
     if arguments.others:
-        tables["other_deadlines"] = settings_table(traces, arguments.starts, OTHERS)
+        both = settings_table(traces, arguments.starts, OTHERS)
+        tables |= dict(zip(("other_deadlines", "other_deadlines_by_gang"), both, strict=True))
         tables["short_recordings"] = short_table(traces, arguments.starts, SETTINGS)
     if arguments.json:
         print(json.dumps(tables, indent=1))

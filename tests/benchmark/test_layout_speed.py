@@ -27,11 +27,18 @@ def test_layouts_per_second_of_enumeration_memory_and_step_time() -> None:
     enumerated = time.process_time()
     fitting = 0
     for first in range(0, len(grid), CHUNK):
-        fitting += int(np.count_nonzero(peak_memory(setup, accelerator, node, grid.take(slice(first, first + CHUNK))).fits))
+        fitting += int(
+            np.count_nonzero(
+                peak_memory(setup, accelerator, node, grid.take(slice(first, first + CHUNK))).fits
+            )
+        )
     remembered = time.process_time()
     best = 0.0
     for first in range(0, len(grid), CHUNK):
-        best = max(best, float(step_time(setup, accelerator, node, grid.take(slice(first, first + CHUNK))).mfu_frac.max()))
+        best = max(
+            best,
+            float(step_time(setup, accelerator, node, grid.take(slice(first, first + CHUNK))).mfu_frac.max()),
+        )
     timed = time.process_time()
     total = timed - started
     sys.stdout.write(

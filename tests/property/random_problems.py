@@ -10,7 +10,14 @@ from trainplan.problem import DatasetChoice, Option, ProblemSpec, Product, Resou
 
 MOST_PAIRS = {1: 9, 2: 6, 3: 4}
 """(option, window) pairs of a task, by number of tasks: what a search can go through."""
-RATE_USD = {"on-demand": 97.0, "spot": 38.0, "owned": 7.0, "grant": 1.5, "reserved": 0.0}
+RATE_USD = {
+    "on-demand": 97.0,
+    "spot": 38.0,
+    "owned": 7.0,
+    "grant": 1.5,
+    "reserved": 0.0,
+    "capacity-block": 0.0,
+}
 """Price of a node-day by billing mode."""
 QUESTIONS = ("cheapest", "fastest", "most-tokens")
 
@@ -37,7 +44,7 @@ def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Problem
         regions=tuple(f"region-{r}" for r in range(regions)),
         windows=windows,
         products=tuple(
-            p for r, place in enumerate(resources) if place.committed for p in _products(pick, r, ends)
+            p for r, one in enumerate(resources) if one.committed for p in _products(pick, r, days)
         ),
         programme_daily=pick.choice([(), (("operations and people", 55.0),)]),
         programme_once=pick.choice([(), (("security", 40.0),)]),
@@ -68,16 +75,19 @@ def _resource(pick: Random, mode: str, windows: int) -> Resource:
         "spot": [pick.choice([0.0, 2.0, 4.0, 6.0]) for _ in range(windows)],
         "owned": [pick.choice([0.0, 2.0, 4.0, 4.0, 6.0]) for _ in range(windows)],
         "grant": [4.0] * windows,
-        "reserved": [pick.choice([0.0, 0.0, 1.0])] * windows,
+        "reserved": [0.0] * windows,
+        "capacity-block": [0.0] * windows,
     }[mode]
     return Resource(
         name=mode,
         pool=f"pool-{mode}",
         mode=mode,
         held_nodes=tuple(held),
-        committed=mode == "reserved",
+        committed=RATE_USD[mode] == 0.0,
+        usd_per_node_day=30.0 if RATE_USD[mode] == 0.0 else 0.0,
         grant_hours=pick.choice([0.0, 900.0, 2000.0, 5000.0, 9000.0]) if mode == "grant" else inf,
-        unusable_tail_days=pick.choice([0.0, 0.25, 1.5]) if mode == "reserved" else 0.0,
+        unusable_tail_days=pick.choice([0.0, 0.02, 0.5]) if mode == "capacity-block" else 0.0,
+        latest_start_days={"reserved": 0.0, "capacity-block": pick.choice([0.0, 1.0, 3.0])}.get(mode, inf),
     )
 
 
@@ -108,19 +118,17 @@ def _options(
     return found
 
 
-def _products(pick: Random, resource: int, ends: list[float]) -> list[Product]:
-    found = []
-    for _ in range(pick.choice([1, 2])):
-        first = pick.randrange(len(ends))
-        last = pick.randrange(first, len(ends))
-        days = ends[last] - (ends[first - 1] if first else 0.0)
-        nodes = pick.choice([1, 2, 4])
-        usd = round(days * nodes * pick.uniform(15.0, 60.0), 2)
-        inside = last < len(ends) - 1 or pick.random() < 0.7
-        found.append(
-            Product(resource, nodes, first, last, days, usd, pick.choice([1, 2]), ends_inside=inside)
+def _products(pick: Random, resource: int, days: float) -> list[Product]:
+    lengths = pick.sample([1.0, 2.0, 4.0, round(days) + 1.0, 30.0], pick.choice([1, 2]))
+    return [
+        Product(
+            resource=resource,
+            days=length,
+            usd_per_node=round(length**0.8 * pick.uniform(20.0, 60.0), 2),
+            most=pick.choice([1, 2, 4, 8]),
         )
-    return found
+        for length in lengths
+    ]
 
 
 def _with_traffic(pick: Random, spec: ProblemSpec) -> ProblemSpec:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import inf
 
-from trainplan.problem import DatasetChoice, ProblemSpec, Product
+from trainplan.problem import DatasetChoice, ProblemSpec
 from trainplan.solve import Decision, Use
 
 Pair = tuple[int, int]
@@ -17,30 +17,29 @@ Pair = tuple[int, int]
 EPSILON = 1e-9
 
 
-def reaches(spec: ProblemSpec) -> dict[Pair, float]:
-    """The pairs (option, window) that may be used, with the largest share the window has time for."""
-    found = {}
-    for number, option in enumerate(spec.options):
-        task, resource = spec.tasks[option.task], spec.resources[option.resource]
-        most = inf if task.scalable and spec.question == "most-tokens" else 1.0
-        for window, (start, end) in enumerate(spec.windows):
-            days = end - start - option.setup_days
-            fits = resource.committed or option.nodes <= resource.held_nodes[window]
-            if start >= task.release_days and days > 0.0 and fits:
-                found[number, window] = (
-                    most if option.work_days == 0.0 else min(most, days / option.work_days)
-                )
-    return found
-
-
-def begins(uses: tuple[Pair, ...] | set[Pair]) -> dict[Pair, bool]:
-    """Whether each used pair is a start: the option was not in use in the window before."""
-    return {(o, w): (o, w - 1) not in uses for o, w in uses}
-
-
 def stretches(spec: ProblemSpec, task: int) -> bool:
     """Whether the work of a task is stretched."""
     return spec.tasks[task].scalable and spec.question == "most-tokens"
+
+
+def usable(spec: ProblemSpec) -> list[Pair]:
+    """The pairs (option, window) that may be used at all."""
+    found = []
+    for number, option in enumerate(spec.options):
+        task, resource = spec.tasks[option.task], spec.resources[option.resource]
+        for window, (start, end) in enumerate(spec.windows):
+            fits = resource.committed or option.nodes <= resource.held_nodes[window]
+            if start >= task.release_days and end - start > option.setup_days and fits:
+                found.append((number, window))
+    return found
+
+
+def reach(spec: ProblemSpec, pair: Pair, runs_on: bool) -> float:
+    """The largest share of its task an option has time for in a window."""
+    option, (start, end) = spec.options[pair[0]], spec.windows[pair[1]]
+    days = end - start - (0.0 if runs_on else option.setup_days)
+    most = inf if stretches(spec, option.task) else 1.0
+    return most if option.work_days == 0.0 else min(most, days / option.work_days)
 
 
 def antichains(spec: ProblemSpec) -> list[tuple[int, ...]]:
@@ -51,46 +50,6 @@ def antichains(spec: ProblemSpec) -> list[tuple[int, ...]]:
     tasks = range(len(spec.tasks))
     sets = chain.from_iterable(combinations(tasks, size) for size in range(1, len(spec.tasks) + 1))
     return [s for s in sets if not any(a in before[b] for a in s for b in s)]
-
-
-def demand(spec: ProblemSpec, uses: set[Pair] | tuple[Pair, ...]) -> dict[tuple[int, int, int], float]:
-    """Nodes by (task, resource, window); resource -1 is the most nodes on any."""
-    found: dict[tuple[int, int, int], float] = {}
-    for o, w in uses:
-        option = spec.options[o]
-        for resource in (option.resource, -1):
-            key = (option.task, resource, w)
-            found[key] = max(found.get(key, 0.0), option.nodes)
-    return found
-
-
-def needs(spec: ProblemSpec, uses: set[Pair] | tuple[Pair, ...]) -> dict[Pair, float]:
-    """Nodes in use at the same time by (resource, window)."""
-    wanted = demand(spec, uses)
-    found: dict[Pair, float] = {}
-    for group in antichains(spec):
-        for resource, window in {key[1:] for key in wanted}:
-            nodes = sum(wanted.get((t, resource, window), 0.0) for t in group)
-            found[resource, window] = max(found.get((resource, window), 0.0), nodes)
-    return found
-
-
-def stock(spec: ProblemSpec, bought: dict[int, int], resource: int, window: int) -> float:
-    """Nodes there are."""
-    if resource < 0:
-        return spec.max_nodes
-    products = [spec.products[k] for k in bought]
-    return spec.resources[resource].held_nodes[window] + sum(
-        p.nodes * count
-        for p, count in zip(products, bought.values(), strict=True)
-        if p.resource == resource and p.first_window <= window <= p.last_window
-    )
-
-
-def ends_with(spec: ProblemSpec, bought: dict[int, int], resource: int, window: int) -> bool:
-    """Whether something bought has its unusable tail in a window."""
-    ending: list[Product] = [spec.products[k] for k, count in bought.items() if count]
-    return any(p.resource == resource and p.last_window == window and p.ends_inside for p in ending)
 
 
 @dataclass(slots=True)
@@ -105,37 +64,28 @@ class Review:
         """The task a use belongs to."""
         return self.spec.options[use.option].task
 
+    def region(self, use: Use) -> int:
+        """Where a use runs."""
+        return self.spec.options[use.option].region
+
     def uses(self, task: int) -> list[Use]:
         """The uses of a task in order of time."""
         mine = [use for use in self.decision.uses if self.task(use) == task]
         return sorted(mine, key=lambda use: (use.start_days, use.end_days))
 
-    def kept(self) -> set[Pair]:
-        """Pairs in use, with the windows an option waits through between two without a new setup."""
-        used = {(use.option, use.window) for use in self.decision.uses}
-        reach = reaches(self.spec)
-        for use in self.decision.uses:
-            window = use.window - 1
-            while not use.begins and (use.option, window) in reach and (use.option, window) not in used:
-                used.add((use.option, window))
-                window -= 1
-        return used
-
     def violations(self) -> list[str]:
         """Every rule that is broken, in words."""
-        checks = (self._work, self._times, self._order, self._stock, self._tails, self._places, self._limits)
+        checks = (self._work, self._times, self._order, self._stock, self._bought, self._places, self._limits)
         return [f"{check.__name__[1:]}: {what}" for check in checks for what in check()]
 
     def _work(self) -> list[str]:
-        reach, starts, wrong = reaches(self.spec), begins(self.kept()), []
+        allowed, wrong = usable(self.spec), []
         for use in self.decision.uses:
-            limit = reach.get((use.option, use.window))
-            if limit is None:
+            limit = reach(self.spec, (use.option, use.window), not use.begins)
+            if (use.option, use.window) not in allowed:
                 wrong.append(f"{use} cannot be used")
-            elif not -1e-6 <= use.share_frac <= limit * (1 + 1e-6) + 1e-6:
+            if not -1e-6 <= use.share_frac <= limit * (1 + 1e-6) + 1e-6:
                 wrong.append(f"{use} does more than {limit}")
-            if use.begins != starts[use.option, use.window]:
-                wrong.append(f"{use} should {'not ' if use.begins else ''}be set up")
         for task in range(len(self.spec.tasks)):
             share = sum(use.share_frac for use in self.uses(task))
             due = self.decision.scale_frac if stretches(self.spec, task) else 1.0
@@ -154,12 +104,21 @@ class Review:
                 wrong.append(f"{use} outside its window")
             if start < self.spec.tasks[option.task].release_days:
                 wrong.append(f"{use} before its release")
+            if not use.begins and not self._runs_on(use):
+                wrong.append(f"{use} should be set up")
         for task in range(len(self.spec.tasks)):
             mine = self.uses(task)
             for one, other in zip(mine, mine[1:], strict=False):
                 if other.start_days < one.end_days - slack or other.window < one.window:
                     wrong.append(f"{one} and {other} overlap")
         return wrong
+
+    def _runs_on(self, use: Use) -> bool:
+        return any(
+            (other.option, other.window) == (use.option, use.window - 1)
+            and abs(other.end_days - use.start_days) <= self.tolerance_days
+            for other in self.decision.uses
+        )
 
     def _order(self) -> list[str]:
         wrong = []
@@ -171,41 +130,57 @@ class Review:
         return wrong
 
     def _stock(self) -> list[str]:
-        spec, bought = self.spec, self.decision.bought
-        wrong = [
-            f"{nodes} nodes of resource {resource} in window {window}"
-            for (resource, window), nodes in needs(spec, self.kept()).items()
-            if nodes > stock(spec, bought, resource, window) + EPSILON
-        ]
-        return wrong + [
-            f"{n} of product {k}" for k, n in bought.items() if not 0 <= n <= spec.products[k].most
-        ]
+        """Nodes at every moment, of every resource and in all."""
+        spec, wrong = self.spec, []
+        bought: dict[int, int] = {}
+        for k, nodes in self.decision.bought.items():
+            bought[spec.products[k].resource] = bought.get(spec.products[k].resource, 0) + nodes
+        for moment in self.decision.uses:
+            at = moment.start_days + 2 * self.tolerance_days
+            running = [spec.options[u.option] for u in self.decision.uses if u.start_days <= at < u.end_days]
+            if sum(option.nodes for option in running) > spec.max_nodes:
+                wrong.append(f"more nodes than are allowed at day {at}")
+            for resource in {option.resource for option in running}:
+                there = spec.resources[resource].held_nodes[moment.window] + bought.get(resource, 0)
+                if sum(option.nodes for option in running if option.resource == resource) > there:
+                    wrong.append(f"more nodes of resource {resource} than {there} at day {at}")
+        return wrong
 
-    def _tails(self) -> list[str]:
-        spec = self.spec
-        return [
-            f"{use} in an unusable tail"
-            for use in self.decision.uses
-            for resource in [spec.options[use.option].resource]
-            if ends_with(spec, self.decision.bought, resource, use.window)
-            and use.end_days
-            > spec.windows[use.window][1] - spec.resources[resource].unusable_tail_days + self.tolerance_days
-        ]
+    def _bought(self) -> list[str]:
+        spec, decision, wrong = self.spec, self.decision, []
+        lengths: dict[int, float] = {}
+        for k, nodes in decision.bought.items():
+            one = spec.products[k]
+            if not 0 < nodes <= one.most or one.resource in lengths:
+                wrong.append(f"{nodes} nodes of product {k}")
+            lengths[one.resource] = one.days
+        for resource, day in decision.bought_from_days.items():
+            latest = min(spec.resources[resource].latest_start_days, spec.windows[-1][1])
+            if resource not in lengths or day != round(day) or not 0 <= day <= latest:
+                wrong.append(f"a purchase of resource {resource} from day {day}")
+        sold = {one.resource for one in spec.products}
+        for use in decision.uses:
+            resource = spec.options[use.option].resource
+            if resource in sold:
+                start = decision.bought_from_days.get(resource, inf)
+                end = start + lengths.get(resource, 0.0) - spec.resources[resource].unusable_tail_days
+                if use.start_days < start - self.tolerance_days or use.end_days > end + self.tolerance_days:
+                    wrong.append(f"{use} outside what is bought from {start} to {end}")
+        return wrong
 
     def orders(self, task: int) -> list[Pair]:
         """(first, last) region, in every way the decision can be read."""
         mine, options = self.uses(task), self.spec.options
         held = {region for t, region in self.decision.tiers if t == task}
-        places = sorted({options[o].region for o, _ in reaches(self.spec) if options[o].task == task})
+        places = sorted({options[o].region for o, _ in usable(self.spec) if options[o].task == task})
         told = {c.region for c in self.spec.datasets if c.task == task}
         found = []
-        for first in places:
-            for last in places:
-                used = {options[use.option].region for use in mine}
-                here = {first, last}
-                sequence = [options[use.option].region == last for use in mine]
-                if used <= here and here & told == held and (first == last or sequence == sorted(sequence)):
-                    found.append((first, last))
+        for first, last in product(places, places):
+            here = {first, last}
+            sequence = [self.region(use) == last for use in mine]
+            fits = {self.region(use) for use in mine} <= here and here & told == held
+            if fits and (first == last or sequence == sorted(sequence)):
+                found.append((first, last))
         return found
 
     def _places(self) -> list[str]:
@@ -222,9 +197,9 @@ class Review:
         finish = max((use.end_days for use in decision.uses), default=0.0)
         if abs(finish - decision.finish_days) > slack or finish > spec.deadline_days + slack:
             wrong.append(f"finish {finish}, said {decision.finish_days}")
-        for task in range(len(spec.tasks)):
-            if any(use.end_days > spec.tasks[task].due_days + slack for use in self.uses(task)):
-                wrong.append(f"task {task} is overdue")
+        for use in decision.uses:
+            if use.end_days > spec.tasks[self.task(use)].due_days + slack:
+                wrong.append(f"{use} is overdue")
         for number, resource in enumerate(spec.resources):
             mine = [use for use in decision.uses if spec.options[use.option].resource == number]
             drawn = sum(
@@ -244,19 +219,19 @@ class Review:
         usd += sum(usd for _, usd in spec.programme_daily) * decision.finish_days
         late = decision.finish_days - min(spec.delay_after_days, spec.windows[-1][1])
         usd += spec.delay_usd_per_day * max(0.0, late)
-        usd += sum(spec.products[k].usd * count for k, count in decision.bought.items())
-        usd += sum(spec.options[o].once_usd for o in {o for o, _ in self.kept()})
+        usd += sum(spec.products[k].usd_per_node * nodes for k, nodes in decision.bought.items())
+        options = {use.option for use in decision.uses}
+        usd += sum(spec.options[o].once_usd for o in options)
+        usd += sum(spec.cloud_once_usd.get(cloud, 0.0) for cloud in {spec.options[o].cloud for o in options})
         for use in decision.uses:
             usd += (use.end_days - use.start_days) * spec.options[use.option].daily_usd
-        clouds = {spec.options[o].cloud for o, _ in self.kept()}
-        usd += sum(spec.cloud_once_usd.get(cloud, 0.0) for cloud in clouds)
         usd += sum(self._held_usd(choice) for choice in spec.datasets)
         return [usd + network for network in self._network_usd()]
 
     def _held_usd(self, choice: DatasetChoice) -> float:
         if self.decision.tiers.get((choice.task, choice.region)) != choice.tier:
             return 0.0
-        inside = [u for u in self.uses(choice.task) if self.spec.options[u.option].region == choice.region]
+        inside = [use for use in self.uses(choice.task) if self.region(use) == choice.region]
         days = sum(use.end_days - use.start_days for use in inside)
         read = sum(use.share_frac for use in inside) * choice.read_usd
         return choice.once_usd + choice.usd_per_day * max(days, choice.min_days) + read

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-
 from tests.property.oracle import optimum
 from tests.property.random_problems import random_problem
 from tests.property.rules import Review
+
 from trainplan.highs import Session
 from trainplan.problem import Charges, ProblemSpec
 from trainplan.solve import Decision, Outcome, Solver
@@ -113,7 +113,10 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
     print(dict(sorted(seen.items())))
     total = seen["a plan"] + seen["no plan"]
     assert seen["a plan"] > total / 2 > seen["no plan"] > total / 10
-    assert min(seen[mode] for mode in ("on-demand", "spot", "owned", "grant", "reserved")) > total / 20
+    assert (
+        min(seen[mode] for mode in ("on-demand", "spot", "owned", "grant", "reserved", "capacity-block"))
+        > total / 20
+    )
     assert min(seen[mark] for mark in ("mixes options", "goes on in the next window", "buys")) > total / 20
     assert min(seen[mark] for mark in ("places data", "side by side", "under a budget")) > total / 20
     assert seen["moves"] > total / 200
@@ -147,7 +150,7 @@ def in_currency(spec: ProblemSpec, factor: float) -> ProblemSpec:
         spec,
         options=tuple(replace(o, daily=charges(o.daily), once=charges(o.once)) for o in spec.options),
         resources=tuple(replace(r, usd_per_node_day=r.usd_per_node_day * factor) for r in spec.resources),
-        products=tuple(replace(p, usd=p.usd * factor) for p in spec.products),
+        products=tuple(replace(p, usd_per_node=p.usd_per_node * factor) for p in spec.products),
         datasets=tuple(
             replace(
                 c,
@@ -202,8 +205,9 @@ def test_the_same_question_gets_the_same_answer_whatever_was_asked_between(
         assert Solver(spec, other).solve().decision == first.decision
 
 
-def _under(name: str, value: float) -> Callable[[ProblemSpec], ProblemSpec]:
-    return lambda spec: replace(spec, **{{"deadline": "deadline_days", "budget": "budget_usd"}[name]: value})
+def under(spec: ProblemSpec, name: str, value: float) -> ProblemSpec:
+    """The same problem with another deadline in days, or another budget in USD."""
+    return replace(spec, deadline_days=value) if name == "deadline" else replace(spec, budget_usd=value)
 
 
 @standard(60)
@@ -212,10 +216,10 @@ def test_a_looser_limit_never_costs_more(session: Session, seed: int, name: str,
     spec = random_problem(seed, questions=("cheapest",))
     limit = spec.deadline_days if name == "deadline" else spec.budget_usd
     if limit == inf:
-        spec, limit = _under(name, 300.0)(spec), 300.0
+        spec, limit = under(spec, name, 300.0), 300.0
     solver = Solver(spec, session)
     tight, loose = solver.solve(), solver.solve(limits={name: limit * factor})
-    stated = Solver(_under(name, limit * factor)(spec), session).solve()
+    stated = Solver(under(spec, name, limit * factor), session).solve()
     assert stated.state == loose.state
     if loose.decision and stated.decision:
         assert stated.decision.usd == pytest.approx(loose.decision.usd, rel=2 * GAP_FRAC)
@@ -232,11 +236,11 @@ def test_the_least_excess_is_just_enough(session: Session, seed: int, name: str,
     if free is None:
         return
     limit = factor * (free.finish_days if name == "deadline" else free.usd)
-    excess = Solver(_under(name, limit)(spec), session).least_excess(name)
+    excess = Solver(under(spec, name, limit), session).least_excess(name)
     assert excess is not None
-    assert optimum(_under(name, limit + excess * (1 + 1e-4) + 1e-6)(spec)) is not None
+    assert optimum(under(spec, name, limit + excess * (1 + 1e-4) + 1e-6)) is not None
     if excess > 1e-6 * limit:
-        assert optimum(_under(name, limit + excess * (1 - 1e-3))(spec)) is None
+        assert optimum(under(spec, name, limit + excess * (1 - 1e-3))) is None
 
 
 @standard(60)

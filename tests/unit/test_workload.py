@@ -94,7 +94,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 """The sizes that the configuration class of each family has when nothing is given."""
 
 COUNTED = {
-    "gpt2": ({"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}, 124439808),
+    "gpt2": (
+        {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257},
+        124439808,
+    ),
     "opt": (
         {
             "hidden_size": 768,
@@ -131,7 +134,10 @@ COUNTED = {
         },
         2614341888,
     ),
-    "falcon": ({"hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024}, 6921720704),
+    "falcon": (
+        {"hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024},
+        6921720704,
+    ),
     "mpt": ({"d_model": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 50432}, 6649286656),
     "deepseek_v2": (
         {
@@ -157,7 +163,9 @@ COUNTED = {
 @pytest.mark.shared
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not beside the checkout")
 def test_counts_of_every_reference_configuration_are_exact() -> None:
-    for family, total, embedding in json.loads((SHARED / "PARAMETER_COUNTS.json").read_text(encoding="utf-8")):
+    for family, total, embedding in json.loads(
+        (SHARED / "PARAMETER_COUNTS.json").read_text(encoding="utf-8")
+    ):
         if family == "deepseek_v3":
             shape = from_hf_config(SHARED / "deepseek-v3.json")
         else:

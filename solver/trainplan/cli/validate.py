@@ -27,10 +27,12 @@ def validate(
         Path | None, typer.Option("--throughput", metavar="FILE", help="Measured throughput, a CSV file.")
     ] = None,
     memory: Annotated[
-        Path | None, typer.Option("--memory", metavar="FILE", help="Measured peak memory and fit or not, a CSV file.")
+        Path | None,
+        typer.Option("--memory", metavar="FILE", help="Measured peak memory and fit or not, a CSV file."),
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="FILE", help="Published runs with their duration, a CSV file.")
+        Path | None,
+        typer.Option("--runs", metavar="FILE", help="Published runs with their duration, a CSV file."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Write a scatter plot (SVG).")
@@ -106,8 +108,17 @@ def _facts(report: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     from trainplan.report import wording
 
     summary = report["summary"]
-    facts = [("Rows", f"{len(report['rows']):,} throughput, {len(report['memory_rows']):,} memory, {len(report['run_rows']):,} runs")]
-    for name, key in (("Throughput", "throughput"), ("Peak memory", "peak_memory"), ("Duration of runs", "runs")):
+    facts = [
+        (
+            "Rows",
+            f"{len(report['rows']):,} throughput, {len(report['memory_rows']):,} memory, {len(report['run_rows']):,} runs",
+        )
+    ]
+    for name, key in (
+        ("Throughput", "throughput"),
+        ("Peak memory", "peak_memory"),
+        ("Duration of runs", "runs"),
+    ):
         if found := summary[key]:
             facts.append(
                 (
@@ -117,8 +128,12 @@ def _facts(report: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
                 )
             )
     if summary["median_rank_correlation"] is not None:
-        facts.append(("Rank correlation in layout sweeps", f"{summary['median_rank_correlation']:.2f} (median)"))
-        facts.append(("Regret of the predicted best layout", f"{wording.percent(summary['median_regret'])} (median)"))
+        facts.append(
+            ("Rank correlation in layout sweeps", f"{summary['median_rank_correlation']:.2f} (median)")
+        )
+        facts.append(
+            ("Regret of the predicted best layout", f"{wording.percent(summary['median_regret'])} (median)")
+        )
     if summary["runs_inside_band"] is not None:
         facts.append(("Runs inside their P10..P90 band", wording.percent(summary["runs_inside_band"])))
     return tuple(facts)
@@ -163,7 +178,12 @@ def _sweeps(sweeps: Mapping[str, Mapping[str, float]]) -> Table:
             Column("Regret", numeric=True),
         ),
         rows=tuple(
-            (name, f"{found['count']:,}", f"{found['rank_correlation']:.2f}", wording.percent(found["regret"]))
+            (
+                name,
+                f"{found['count']:,}",
+                f"{found['rank_correlation']:.2f}",
+                wording.percent(found["regret"]),
+            )
             for name, found in sweeps.items()
         ),
         note="Regret: what the layout predicted to be best loses against the one measured to be best.",
@@ -176,7 +196,11 @@ def _confusion(fit: Mapping[str, float]) -> Table:
 
     return Table(
         title="Fits or does not",
-        columns=(Column("Measured"), Column("Said to fit", numeric=True), Column("Said not to", numeric=True)),
+        columns=(
+            Column("Measured"),
+            Column("Said to fit", numeric=True),
+            Column("Said not to", numeric=True),
+        ),
         rows=(
             ("fits", f"{fit['fit_said_fit']:,}", f"{fit['fit_said_oom']:,}"),
             ("out of memory", f"{fit['oom_said_fit']:,}", f"{fit['oom_said_oom']:,}"),

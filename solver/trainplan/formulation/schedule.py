@@ -26,6 +26,8 @@ The programme ends at :math:`F \ge B_w a_{tw} + b_{tw} + \ell_{tw}`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from trainplan.formulation.context import Context
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
@@ -67,7 +69,7 @@ def _add_running_on(ctx: Context) -> None:
         into.setdefault((spec.options[option].task, window), []).append(option)
     cells = list(into)
 
-    def run_on(t: int, w: int) -> object:
+    def run_on(t: int, w: int) -> Any:
         return sum(ctx.m.v_runs_on[o, w] for o in into[t, w])
 
     m.c_one_runs_on = Constraint(

@@ -3,19 +3,22 @@ r"""Which options do which share of each task.
 For option :math:`o` of task :math:`t(o)` and window :math:`w` in ``USES``:
 
 .. math::
-    x_{ow} \in [0, R_{ow}],\quad u_{ow} \in \{0, 1\},\quad x_{ow} \le R_{ow} u_{ow}
+    x_{ow} \ge 0,\quad u_{ow} \in \{0, 1\},\quad
+    x_{ow} \le R_{ow} u_{ow} + (\bar R_{ow} - R_{ow}) k_{ow}
 
     \sum_{o: t(o) = t} \sum_w x_{ow} = 1 \quad(\text{or } \theta \text{ for scalable tasks})
 
     s_{ow} = u_{ow} - k_{ow},\qquad k_{ow} \le u_{ow},\quad k_{ow} \le u_{o,w-1}
 
-``R`` is the largest share the window has time for, so every link is as tight as it can be.
-``k`` says that the option runs on from the window before (see ``schedule``); otherwise it is set up: ``s``.
+``R`` is the largest share the window has time for after a setup and :math:`\bar R` without one, so every
+link is as tight as it can be. ``k`` says that the option runs on from the window before (see ``schedule``);
+otherwise it is set up: ``s``.
 """
 
 from __future__ import annotations
 
 from trainplan.formulation.context import Context
+from trainplan.inputs import Inputs
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 
@@ -26,13 +29,20 @@ def add(ctx: Context) -> None:
     m.USES = uses
     m.TASKS = list(range(len(spec.tasks)))
     m.WINDOWS = list(range(len(spec.windows)))
-    m.v_share = Var(uses, within=NonNegativeReals, bounds=lambda _, o, w: (0.0, inputs.uses[o, w]))
+    runs_on = [(o, w) for o, w in uses if (o, w - 1) in inputs.uses]
+    most = inputs.uses | {use: _share_without_setup(inputs, *use) for use in runs_on}
+    m.v_share = Var(uses, within=NonNegativeReals, bounds=lambda _, o, w: (0.0, most[o, w]))
     m.v_used = Var(uses, within=Binary)
+    m.v_runs_on = Var(runs_on, within=Binary)
     least_scale = 0.0 if spec.question == "most-tokens" else 1.0
     m.v_scale = Var(within=NonNegativeReals, bounds=(least_scale, inputs.most_scale))
-    m.c_share_needs_use = Constraint(
-        uses, rule=lambda m, o, w: m.v_share[o, w] <= inputs.uses[o, w] * m.v_used[o, w]
-    )
+
+    def share_needs_use(m: object, o: int, w: int) -> object:
+        with_setup, without = inputs.uses[o, w], most[o, w]
+        more = (without - with_setup) * ctx.m.v_runs_on[o, w] if without > with_setup else 0.0
+        return ctx.m.v_share[o, w] <= with_setup * ctx.m.v_used[o, w] + more
+
+    m.c_share_needs_use = Constraint(uses, rule=share_needs_use)
     by_task: dict[int, list[tuple[int, int]]] = {task: [] for task in m.TASKS}
     for option, window in uses:
         by_task[spec.options[option].task].append((option, window))
@@ -50,10 +60,16 @@ def add(ctx: Context) -> None:
     _add_starts(ctx)
 
 
+def _share_without_setup(inputs: Inputs, option: int, window: int) -> float:
+    """Largest share of its task an option can do in a window in which it is not set up."""
+    o, (start_days, end_days) = inputs.spec.options[option], inputs.spec.windows[window]
+    most = inputs.most_scale if inputs.spec.tasks[o.task].scalable else 1.0
+    return most if o.work_days == 0.0 else min(most, (end_days - start_days) / o.work_days)
+
+
 def _add_starts(ctx: Context) -> None:
     m, inputs = ctx.m, ctx.inputs
-    runs_on = [(o, w) for o, w in inputs.uses if (o, w - 1) in inputs.uses]
-    m.v_runs_on = Var(runs_on, within=Binary)
+    runs_on = list(m.v_runs_on)
     m.c_runs_on_here = Constraint(runs_on, rule=lambda m, o, w: m.v_runs_on[o, w] <= m.v_used[o, w])
     m.c_runs_on_from = Constraint(runs_on, rule=lambda m, o, w: m.v_runs_on[o, w] <= m.v_used[o, w - 1])
     m.e_begins = {

@@ -1,0 +1,207 @@
+"""The linear program that is left once all choices are made: shares, begins and the finish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+from tests.property.rules import Pair, reach, stretches
+
+from trainplan.problem import DatasetChoice, ProblemSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Terms = dict[Any, float]
+Turn = tuple[int, int, int]
+"""In this window, the first task ends before the second begins: (first, second, window)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """The discrete choices of one task and what they cost and take at least."""
+
+    uses: tuple[Pair, ...]
+    runs_on: frozenset[Pair]
+    """Uses without a setup, since the option runs on from the window before."""
+    first: int
+    last: int
+    """Regions in which it starts and ends."""
+    tiers: tuple[DatasetChoice, ...]
+    fixed_usd: float
+    """Charges that do not depend on shares, setups among them."""
+    least_usd: float
+    least_days: float
+    """Time it is at work at least."""
+    least_end_days: float
+    most_frac: float
+    """Share it could do at most."""
+    days_per_frac: float
+    usd_per_frac: float
+    """What a task that can be stretched takes and costs at least for its work at scale 1; else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """Nodes of one product from one day on."""
+
+    product: int
+    nodes: int
+    start_days: int
+
+
+def share_usd(spec: ProblemSpec, option: int, tiers: tuple[DatasetChoice, ...]) -> float:
+    """What all the work of a task costs on an option: its time, and reading the dataset."""
+    o = spec.options[option]
+    return o.work_days * o.daily_usd + sum(c.read_usd for c in tiers if c.region == o.region)
+
+
+def most_scale(spec: ProblemSpec) -> float:
+    """Without a task to stretch there is nothing to gain."""
+    return inf if any(task.scalable for task in spec.tasks) else 1.0
+
+
+class Remainder:
+    """Rows over named columns, in days and USD."""
+
+    def __init__(self, spec: ProblemSpec, plans: list[TaskPlan], bought: dict[int, Purchase]) -> None:
+        self.spec, self.plans, self.bought = spec, plans, bought
+        names: list[Any] = [("x", t, *use) for t, plan in enumerate(plans) for use in plan.uses]
+        names += [("b", t, w) for t, plan in enumerate(plans) for w in sorted({w for _, w in plan.uses})]
+        names += [("billed", t, c.region) for t, plan in enumerate(plans) for c in plan.tiers]
+        self.names = [*names, "finish", "late", "scale"]
+        self.column = {name: j for j, name in enumerate(self.names)}
+        self.rows: list[Array] = []
+        self.upper: list[float] = []
+
+    def row(self, terms: Terms, upper: float) -> None:
+        """Adds ``terms <= upper``."""
+        if upper == inf:
+            return
+        line = np.zeros(len(self.names))
+        for name, coefficient in terms.items():
+            line[self.column[name]] += coefficient
+        self.rows.append(line)
+        self.upper.append(upper)
+
+    def time(self, t: int, uses: list[Pair], factor: float = 1.0) -> tuple[Terms, float]:
+        """Time that some uses of a task take: terms and a constant."""
+        options, runs_on = self.spec.options, self.plans[t].runs_on
+        terms = {("x", t, *use): options[use[0]].work_days * factor for use in uses}
+        return terms, factor * sum(options[use[0]].setup_days for use in uses if use not in runs_on)
+
+    def stretch(self, t: int, w: int) -> tuple[Terms, float]:
+        """End of a task's stretch of a window, from the start of the window: terms and a constant."""
+        terms, constant = self.time(t, [use for use in self.plans[t].uses if use[1] == w])
+        return terms | {("b", t, w): 1.0}, constant
+
+    def cost(self) -> tuple[Terms, float]:
+        """The bill: terms and a constant."""
+        spec = self.spec
+        terms: Terms = {}
+        constant = sum(usd for _, usd in spec.programme_once)
+        constant += sum(spec.products[p.product].usd_per_node * p.nodes for p in self.bought.values())
+        for t, plan in enumerate(self.plans):
+            constant += plan.fixed_usd
+            for o, w in plan.uses:
+                terms["x", t, o, w] = share_usd(spec, o, plan.tiers)
+            for choice in plan.tiers:
+                terms["billed", t, choice.region] = choice.usd_per_day
+            for p in spec.tasks[t].predecessors:
+                constant += spec.handover_usd.get((p, t, self.plans[p].last, plan.first), 0.0)
+        clouds = {spec.options[o].cloud for plan in self.plans for o, _ in plan.uses}
+        constant += sum(spec.cloud_once_usd.get(cloud, 0.0) for cloud in clouds)
+        terms["finish"] = sum(usd for _, usd in spec.programme_daily)
+        terms["late"] = spec.delay_usd_per_day
+        return terms, constant
+
+    def _add_times(self, t: int) -> None:
+        spec, plan = self.spec, self.plans[t]
+        for w in sorted({w for _, w in plan.uses}):
+            start, end = spec.windows[w]
+            terms, constant = self.stretch(t, w)
+            self.row(terms, end - start - constant)
+            self.row(terms | {"finish": -1.0}, -start - constant)
+            self.row(terms, spec.tasks[t].due_days - start - constant)
+            for p in spec.tasks[t].predecessors:
+                if any(v == w for _, v in self.plans[p].uses):
+                    self._add_turn(p, t, w)
+            if any(v == w for _, v in plan.runs_on):
+                self.row({("b", t, w): 1.0}, 0.0)
+                terms, constant = self.stretch(t, w - 1)
+                length = spec.windows[w - 1][1] - spec.windows[w - 1][0]
+                self.row({name: -c for name, c in terms.items()}, constant - length)
+
+    def _add_turn(self, before: int, after: int, w: int) -> None:
+        terms, constant = self.stretch(before, w)
+        self.row(terms | {("b", after, w): -1.0}, -constant)
+
+    def _add_purchases(self) -> None:
+        spec = self.spec
+        for resource, purchase in self.bought.items():
+            end = purchase.start_days + spec.products[purchase.product].days
+            end -= spec.resources[resource].unusable_tail_days
+            for t, plan in enumerate(self.plans):
+                on = [use for use in plan.uses if spec.options[use[0]].resource == resource]
+                for w in {w for _, w in on}:
+                    start = spec.windows[w][0]
+                    self.row({("b", t, w): -1.0}, start - purchase.start_days)
+                    terms, constant = self.time(t, [use for use in on if use[1] == w])
+                    self.row(terms | {("b", t, w): 1.0}, end - start - constant)
+
+    def _add_limits(self) -> None:
+        spec = self.spec
+        for t, plan in enumerate(self.plans):
+            for choice in plan.tiers:
+                inside = [use for use in plan.uses if spec.options[use[0]].region == choice.region]
+                terms, constant = self.time(t, inside)
+                self.row(terms | {("billed", t, choice.region): -1.0}, -constant)
+        for number, resource in enumerate(spec.resources):
+            drawn, fixed = dict[Any, float](), 0.0
+            for t, plan in enumerate(self.plans):
+                for use in plan.uses:
+                    option = spec.options[use[0]]
+                    if option.resource == number:
+                        terms, constant = self.time(t, [use], option.accelerator_hours_per_day)
+                        drawn |= terms
+                        fixed += constant
+            self.row(drawn, resource.grant_hours - fixed)
+        terms, constant = self.cost()
+        self.row(terms, spec.budget_usd - constant)
+        self.row({"finish": 1.0, "late": -1.0}, min(spec.delay_after_days, spec.windows[-1][1]))
+
+    def solve(self, turns: tuple[Turn, ...]) -> float | None:
+        """The best value, negative for ``most-tokens``; None where these choices lead to no plan."""
+        spec = self.spec
+        self.rows, self.upper = [], []
+        whole = np.zeros((len(self.plans), len(self.names)))
+        bounds: dict[Any, tuple[float, float]] = {
+            "finish": (0.0, min(spec.deadline_days, spec.windows[-1][1]))
+        }
+        bounds["scale"] = (0.0, most_scale(spec))
+        for t, plan in enumerate(self.plans):
+            self._add_times(t)
+            for use in plan.uses:
+                whole[t, self.column["x", t, *use]] = 1.0
+                bounds["x", t, *use] = (0.0, reach(spec, use, use in plan.runs_on))
+            if stretches(spec, t):
+                whole[t, self.column["scale"]] = -1.0
+            bounds |= {("billed", t, c.region): (c.min_days, inf) for c in plan.tiers}
+        for turn in turns:
+            self._add_turn(*turn)
+        self._add_purchases()
+        self._add_limits()
+        terms, constant = {"fastest": ({"finish": 1.0}, 0.0), "most-tokens": ({"scale": -1.0}, 0.0)}.get(
+            spec.question, self.cost()
+        )
+        answer = linprog(
+            [terms.get(name, 0.0) for name in self.names],
+            A_ub=np.array(self.rows),
+            b_ub=np.array(self.upper),
+            A_eq=whole,
+            b_eq=[0.0 if stretches(spec, t) else 1.0 for t in range(len(self.plans))],
+            bounds=[bounds.get(name, (0.0, inf)) for name in self.names],
+        )
+        assert answer.status in (0, 2), answer.message
+        return float(answer.fun) + constant if answer.status == 0 else None
