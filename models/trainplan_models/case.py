@@ -144,6 +144,10 @@ class Assumptions(Record):
     """Software generation the throughput stands for."""
     spares: bool = True
     """Whether warm spare nodes may be chosen."""
+    uncertainty: dict[str, str] = Field(
+        default={}, examples=[{"throughput_factor": "lognormal(median=1, sigma=0.05)"}]
+    )
+    """How causes of risk may turn out, by name; for one billing mode or profile after a dot."""
 
 
 class Case(Record):

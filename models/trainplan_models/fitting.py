@@ -138,14 +138,11 @@ class State:
 
     def put(self, parameter: Parameter, value: float) -> None:
         """Change one parameter."""
+        change: dict[str, Any] = {parameter.name: value}
         if parameter.table == "hardware":
-            self.hardware[parameter.owner] = replace(
-                self.hardware[parameter.owner], **{parameter.name: value}
-            )
+            self.hardware[parameter.owner] = replace(self.hardware[parameter.owner], **change)
         else:
-            self.software[parameter.owner] = replace(
-                self.software[parameter.owner], **{parameter.name: value}
-            )
+            self.software[parameter.owner] = replace(self.software[parameter.owner], **change)
 
 
 def start() -> State:
@@ -181,7 +178,8 @@ def _alike(reading: Reading) -> tuple[object, ...]:
     setup = reading.setup
     if setup.shape.is_moe or setup.shape.sliding_window or setup.document_tokens:
         return setup, reading.accelerator, reading.node
-    shape = replace(setup.shape, name="", max_positions=0, **dict.fromkeys(VARYING_SHAPE[:-1], 1))
+    ones: dict[str, Any] = dict.fromkeys(VARYING_SHAPE[:-1], 1)
+    shape = replace(setup.shape, name="", max_positions=0, **ones)
     alike = replace(setup, shape=shape, sequence_length=1, global_batch_sequences=1)
     links = (reading.node.nic_bytes_per_s, reading.node.scaleup_devices)
     return alike, reading.accelerator, links, setup.shape.max_positions > 0
@@ -354,7 +352,7 @@ def _descend(
         gradient = jacobian.T @ (robust * errors) + (free - problem.middle) / problem.scale**2
         for _ in range(5):
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), gradient)
-            trial = free - np.clip(step, -1.0, 1.0)
+            trial: Floats = np.asarray(free - np.clip(step, -1.0, 1.0), dtype=np.float64)
             problem.put(trial)
             moved = problem.errors()
             now = problem.cost(moved, trial)
@@ -369,8 +367,12 @@ def _descend(
             return
 
 
-def save(state: State, directory: Path) -> None:
-    """Write the tables back to ``efficiency.csv`` and ``efficiency_software.csv`` of a catalogue directory."""
+def save(state: State, directory: Path, owners: set[str]) -> None:
+    """Write the rows of ``owners`` back to ``efficiency.csv`` and ``efficiency_software.csv`` of a catalogue.
+
+    Args:
+        owners: generations of accelerators and software that were fitted; other rows stay as they are.
+    """
     for name, key, rows in (
         ("efficiency.csv", "generation", state.hardware),
         ("efficiency_software.csv", "software", state.software),
@@ -379,9 +381,9 @@ def save(state: State, directory: Path) -> None:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream)
             columns, table = list(reader.fieldnames or []), list(reader)
-        for row in table:
+        for row in (row for row in table if row[key] in owners):
             for column in columns:
-                if column in bounds() and column in row:
+                if column in bounds():
                     row[column] = f"{getattr(rows[row[key]], column):.4g}"
         with path.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.DictWriter(stream, columns, lineterminator="\n")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trainplan_models.collectives import Links, all_reduce_s, all_to_all_s, gather_s
 from trainplan_models.efficiency import Hardware, Software
 from trainplan_models.layout import LayoutGrid
-from trainplan_models.workload import ModelShape, TrainSetup, attended_tokens, family_of
+from trainplan_models.workload import ModelShape, TrainSetup, attended_tokens, family_of, mlp_params
 
 Floats = NDArray[np.float64]
 
@@ -204,6 +204,9 @@ def cast_bytes(setup: TrainSetup, at: Inner, moe: bool) -> Floats:
     if moe:
         routed = at.tokens / np.where(at.ep > 1, at.spread, 1.0) * shape.experts_per_token
         inputs = inputs + routed * (shape.hidden + shape.routed_ffn) + at.tokens * shape.shared_ffn / at.tp
+        # Expert weights are quantized anew for each micro-batch.
+        split = np.where(at.ep > 1, at.ep, at.tp)
+        inputs = inputs + mlp_params(shape, shape.routed_ffn) * shape.experts / split
     else:
         inputs = inputs + at.tokens * shape.ffn / at.tp
     return 3.0 * inputs

@@ -48,6 +48,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
 
+
 @dataclass(frozen=True, slots=True)
 class LayoutGrid:
     """Many layouts as one integer array per field, all of the same length."""

@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Literal, cast
+from typing import Literal
 
 from trainplan_models.base import InputError, Problem
 from trainplan_models.workload import ModelShape
@@ -58,7 +58,9 @@ def all_rules() -> dict[str, Rules]:
                 "sequence_parallel",
             ]
         }
-        recompute = tuple(cast(Recompute, word) for word in row["recompute"].split("|"))
+        recompute: tuple[Recompute, ...] = tuple(
+            word for word in RECOMPUTE if word in row["recompute"].split("|")
+        )
         stages = tuple(int(stage) for stage in row["zero_stages"].split("|"))
         found[row["framework"]] = Rules(row["framework"], zero_stages=stages, recompute=recompute, **flags)
     return found

@@ -29,7 +29,16 @@ from trainplan_models.measurement_cells import (
 )
 from trainplan_models.workload import Adapter, ModelShape, TrainSetup, flops_per_token, total_params
 
-__all__ = ["Known", "Reading", "Unread", "normalized", "port_bytes_per_s", "read", "read_rows", "typical_shape"]
+__all__ = [
+    "Known",
+    "Reading",
+    "Unread",
+    "normalized",
+    "port_bytes_per_s",
+    "read",
+    "read_rows",
+    "typical_shape",
+]
 
 
 @dataclass(frozen=True, slots=True)

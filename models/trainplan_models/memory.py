@@ -8,8 +8,8 @@ form (arXiv 2104.04473).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -295,10 +295,9 @@ def peak_memory(setup: TrainSetup, accelerator: Accelerator, node: NodeType, gri
     if size <= CHUNK:
         return _peak(setup, accelerator, grid)
     pieces = [_peak(setup, accelerator, grid.take(slice(i, i + CHUNK))) for i in range(0, size, CHUNK)]
-    arrays = [
-        np.concatenate([getattr(p, n) for p in pieces]) for n in Memory.__slots__ if n != "usable_bytes"
-    ]
-    return Memory(*arrays, usable_bytes=pieces[0].usable_bytes)
+    names = [field.name for field in fields(Memory) if field.name != "usable_bytes"]
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in pieces]) for name in names}
+    return Memory(**arrays, usable_bytes=pieces[0].usable_bytes)
 
 
 def _stage(
@@ -330,7 +329,7 @@ def _stage(
 
 def _peak(setup: TrainSetup, accelerator: Accelerator, grid: LayoutGrid) -> Memory:
     first, last = _both_stages(setup, grid)
-    heavier = sum(last[:6]) > sum(first[:6])
+    heavier = np.sum(last[:6], axis=0) > np.sum(first[:6], axis=0)
     parts = [np.where(heavier, b, a) for a, b in zip(first, last, strict=True)]
     return _memory(setup, accelerator, grid, parts, heavier.astype(np.int64))
 

@@ -163,10 +163,27 @@ class LimitUse(Record):
     binding: bool
 
 
+class Peak(Record):
+    """What is asked of a pool at the busiest moment, against what it offers."""
+
+    what: str
+    """Accelerators, storage, checkpoint writes or data reads."""
+    pool: str
+    """Empty for all pools together."""
+    unit: str
+    peak: float
+    average: float
+    """Over the whole programme."""
+    at_s: float
+    """When the peak is reached first."""
+    offered: float | None = None
+    """None where nothing limits it."""
+
+
 class Alternative(Record):
     """The best plan that is forced to use (or may only use) something else."""
 
-    kind: Literal["accelerator", "pool", "billing", "nodes"]
+    kind: Literal["accelerator", "pool", "billing", "nodes", "layout"]
     name: str
     usd: float | None = None
     finish_s: float | None = None
@@ -227,6 +244,7 @@ class Plan(Record):
     placements: tuple[Placement, ...] = ()
     cost_lines: tuple[CostLine, ...] = ()
     limits: tuple[LimitUse, ...] = ()
+    peaks: tuple[Peak, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     removed: tuple[Removed, ...] = ()
     assumptions: tuple[AssumedValue, ...] = ()

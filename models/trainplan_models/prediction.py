@@ -64,7 +64,7 @@ def candidates(reading: Reading) -> Candidates | None:
 
 def _recompute_codes(reading: Reading) -> list[int]:
     if reading.recompute in RECOMPUTE:
-        return [RECOMPUTE.index(reading.recompute)]  # type: ignore[arg-type]
+        return [RECOMPUTE.index(reading.recompute)]
     return [RECOMPUTE.index(word) for word in rules_of(reading.setup.framework).recompute]
 
 

@@ -89,7 +89,8 @@ def widened(residuals: Residuals, spread: float) -> Residuals:
 def measure(judged: Sequence[tuple[Mapping[str, str], float]]) -> dict[str, Residuals]:
     """Distributions of ``(labels, measured over predicted)`` pairs, in every class with enough rows.
 
-    Each source counts alike within a class, so that a large table does not set the spread alone.
+    Each source counts alike within a class, so that a large table does not set the spread alone. The median is
+    taken as 1: what is shipped is fitted to all sources, so that only the spread of unseen ones carries over.
     """
     groups: dict[str, list[tuple[str, float]]] = {}
     for labels, ratio in judged:
@@ -107,5 +108,5 @@ def measure(judged: Sequence[tuple[Mapping[str, str], float]]) -> dict[str, Resi
         order = np.argsort(ratios)
         below = np.cumsum(weights[order]) - 0.5 * weights[order]
         p10, p50, p90 = np.interp([0.1, 0.5, 0.9], below / weights.sum(), ratios[order])
-        found[name] = Residuals(float(p10), float(p50), float(p90), len(pairs), name)
+        found[name] = Residuals(float(p10 / p50), 1.0, float(p90 / p50), len(pairs), name)
     return found

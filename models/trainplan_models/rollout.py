@@ -30,8 +30,19 @@ DECODE_BANDWIDTH_FRAC = 0.7
 """Share of the achieved memory bandwidth that decoding kernels reach."""
 PREFILL_FRAC = 0.7
 """Share of the training matmul rate that prefill and scoring reach."""
-LENGTH_TAIL = 1.35
-"""Decoding steps over mean response length: a batch waits for its longest answers, refilled continuously."""
+LENGTH_TAIL = 1.8
+"""Decoding steps over mean response length: a batch waits for its longest answers."""
+TOKEN_HOST_S = 6e-3
+"""Scheduling and sampling on the host between two decoding steps."""
+EXCHANGE_S = (15e-6, 100e-6)
+"""Latency of a small all-reduce while decoding, inside a domain and across domains."""
+PHASE_FRAC = 0.35
+"""Throughput of scoring and update in a reinforcement learning step against pretraining: answers of unequal length,
+small batches, phases that wait for each other."""
+REFIT_FRAC = 0.15
+"""Share of the link rate that moving new weights into another sharding reaches."""
+STEP_OVERHEAD_S = 10.0
+"""Once a step: waking engines, moving samples, rewards, logging."""
 SCORING_PASSES = 2.0
 """Forward passes over every sample beside the update: old and reference log-probabilities, or a reward."""
 KERNELS_PER_LAYER = 10.0
@@ -75,6 +86,7 @@ class RolloutStep:
     update_s: Floats
     weight_transfer_s: Floats
     step_s: Floats
+    """The phases one after another, with what a step costs whatever its size."""
     samples_per_s: Floats
 
 
@@ -175,7 +187,10 @@ def _decode(
         * all_reduce_s(size, np.full_like(batch, float(tensor)), np.ones_like(batch), links)
     )
     gaps = shape.layers * KERNELS_PER_LAYER * hardware.gap_s
-    token_s = np.maximum(read, compute) + np.where(tensor > 1, exchange, 0.0) + gaps
+    latency = 2.0 * shape.layers * EXCHANGE_S[int(tensor > node.scaleup_devices)]
+    token_s = np.maximum(read, compute) + gaps + TOKEN_HOST_S
+    if tensor > 1:
+        token_s = token_s + exchange + latency
     waves = np.maximum(wanted / batch, 1.0)
     decode = token_s * rollout.response_tokens * LENGTH_TAIL * waves
     prefill = 2.0 * matmul_params(shape) * rollout.prompt_tokens * wanted / rate
@@ -193,13 +208,15 @@ def score_s(
     """Forward passes over all samples of a step, spread over all devices."""
     tokens = rollout.prompts * rollout.samples_per_prompt * (rollout.prompt_tokens + rollout.response_tokens)
     rate = matmul_flops(hardware_of(accelerator.generation), accelerator, "bf16") * PREFILL_FRAC
-    return passes * 2.0 * matmul_params(shape) * tokens / (rate * nodes * node.accelerators)
+    devices = nodes.astype(np.float64) * node.accelerators
+    return passes * 2.0 * matmul_params(shape) * tokens / (rate * devices * PHASE_FRAC)
 
 
 def weight_transfer_s(shape: ModelShape, accelerator: Accelerator, node: NodeType, tensor: Ints) -> Floats:
     """New weights to all replicas: a pipelined broadcast, every device of a replica fetching its share."""
     links = links_of(hardware_of(accelerator.generation), accelerator, node)
-    return 2.0 * total_params(shape) * 2.0 / (links.scaleout_bytes_per_s * tensor) + 1.0
+    rate = REFIT_FRAC * links.scaleout_bytes_per_s * tensor.astype(np.float64)
+    return 2.0 * total_params(shape) * 2.0 / rate
 
 
 def rollout_step(
@@ -220,7 +237,7 @@ def rollout_step(
     scoring = score_s(shape, rollout, accelerator, node, nodes)
     samples = rollout.prompts * rollout.samples_per_prompt
     tokens = samples * (rollout.prompt_tokens + rollout.response_tokens)
-    update = tokens / np.maximum(train_tokens_per_s, 1e-9)
+    update = tokens / np.maximum(train_tokens_per_s * PHASE_FRAC, 1e-9)
     transfer = weight_transfer_s(shape, accelerator, node, made.tensor)
-    step = made.seconds + scoring + update + transfer
+    step = made.seconds + scoring + update + transfer + STEP_OVERHEAD_S
     return RolloutStep(made.seconds, scoring, update, transfer, step, samples / step)

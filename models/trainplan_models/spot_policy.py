@@ -135,7 +135,7 @@ class FallbackRule(Record):
             on_demand_wait_s: longest wait for on-demand nodes that has to be survived.
             finish_by_s: deadline from day 0.
         """
-        ratio = min(spot_usd_per_h / on_demand_usd_per_h, 0.95)
+        ratio = min(spot_usd_per_h / on_demand_usd_per_h, 0.95) if on_demand_usd_per_h > 0 else 0.95
         guard_s = restart_s + on_demand_wait_s + lost_work_s
         stay_s = restart_s + guard_s
         return cls(
@@ -211,12 +211,15 @@ class Greedy:
     """Spot whenever it is up, wait otherwise, on-demand when slack is gone, then to the end."""
 
     restart_s: float
+    guard_s: float | None = None
+    """Slack below which it goes to on-demand; None: one restart."""
 
     def decide(self, view: View) -> ModeArray:
-        start = view.slack_s - self.restart_s >= self.restart_s
-        stay = may_stay(view, self.restart_s)
+        guard_s = self.restart_s if self.guard_s is None else self.guard_s
+        start = view.slack_s - self.restart_s >= guard_s
+        stay = may_stay(view, guard_s)
         go = view.spot_up & (view.mode != ON_DEMAND) & np.where(view.mode == SPOT, stay, start)
-        wait = ~view.spot_up & (view.mode != ON_DEMAND) & may_wait(view, self.restart_s)
+        wait = ~view.spot_up & (view.mode != ON_DEMAND) & may_wait(view, guard_s)
         return np.where(go, SPOT, np.where(wait, WAIT, ON_DEMAND)).astype(np.int8)
 
 
@@ -230,6 +233,8 @@ class UniformProgress:
     """
 
     restart_s: float
+    guard_s: float | None = None
+    """Slack that a restart on on-demand needs; None: one restart."""
     catch_up_first: bool = False
     """Stay on on-demand, even when spot is up, until ahead of the line two restarts later, and never leave
     it to wait (the second reading of the hysteresis rule)."""
@@ -239,7 +244,8 @@ class UniformProgress:
         line_s = view.elapsed_s * view.work_s / view.deadline_s
         later_s = (view.elapsed_s + 2.0 * self.restart_s) * view.work_s / view.deadline_s
         held = view.mode == ON_DEMAND
-        short = (view.slack_s - view.tick_s < 2.0 * self.restart_s) & (view.mode != SPOT)
+        guard_s = self.restart_s if self.guard_s is None else self.guard_s
+        short = (view.slack_s - view.tick_s < self.restart_s + guard_s) & (view.mode != SPOT)
         behind = np.where(held, done_s < later_s, done_s < line_s)
         if self.catch_up_first:
             go = view.spot_up & ~(held & (done_s < later_s))
@@ -247,5 +253,5 @@ class UniformProgress:
         else:
             go = view.spot_up
             wait = ~behind
-        go = go & ~short & ((view.mode != SPOT) | may_stay(view, self.restart_s))
+        go = go & ~short & ((view.mode != SPOT) | may_stay(view, guard_s))
         return np.where(go, SPOT, np.where(wait & ~short & ~view.spot_up, WAIT, ON_DEMAND)).astype(np.int8)

@@ -269,13 +269,11 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _reasons(result: Validation) -> dict[str, int]:
+    unmeasured = "nothing measured to compare with"
+    reasons = [row.reason or (unmeasured if row.measured is None else None) for row in result.rows]
+    reasons += [row.reason for row in result.memory_rows] + [row.reason for row in result.run_rows]
     counts: dict[str, int] = {}
-    for row in (*result.rows, *result.memory_rows, *result.run_rows):
-        reason = row.reason or ("nothing measured to compare with" if _unmeasured(row) else None)
+    for reason in reasons:
         if reason:
             counts[reason] = counts.get(reason, 0) + 1
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def _unmeasured(row: object) -> bool:
-    return isinstance(row, ThroughputResult) and row.measured is None

@@ -55,6 +55,11 @@ class Assembly:
     """By task without any candidate, what came closest to fitting."""
     _build: _Builder
 
+    def removed_at(self, task: str, site: Site) -> Counter[str]:
+        """How many layouts of a task each rule removed on the machines of a site."""
+        screened = self._build.screened.get((task, site.machine))
+        return Counter() if screened is None else screened.removed
+
     def beyond(self) -> ProblemSpec:
         """The same problem with time past the deadline, to see how much later it would have to be.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainplan.assembly import Assembly
+from trainplan.candidates import HEADROOM_FRAC
 from trainplan_models import costs
 from trainplan_models.plan import AssumedValue, Plan, Segment
 
@@ -18,8 +19,10 @@ def price_dates(assembly: Assembly, segments: tuple[Segment, ...]) -> tuple[str,
 
 def assumptions_of(assembly: Assembly, plan: Plan) -> tuple[AssumedValue, ...]:
     """Every default and price that moved the result, with its source."""
-    rows = [*_prices(assembly, plan), *_world(assembly, plan), *_tasks(assembly), *_defaults(assembly, plan)]
-    return tuple(rows)
+    rows = [*_prices(assembly, plan), *_world(assembly, plan), *_tasks(assembly)]
+    if any(segment.peak_memory_bytes > 0.0 for segment in plan.segments):
+        rows.append(_headroom())
+    return (*rows, *_defaults(assembly, plan))
 
 
 def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
@@ -65,6 +68,16 @@ def _world(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
             )
         )
     return rows
+
+
+def _headroom() -> AssumedValue:
+    return AssumedValue(
+        key="memory headroom",
+        value=f"{HEADROOM_FRAC:.0%} of the usable memory",
+        source="error of predicted peaks against the measured rows (trainplan validate)",
+        as_of="",
+        effect="layouts nearer to the limit count as not fitting",
+    )
 
 
 def _tasks(assembly: Assembly) -> list[AssumedValue]:

@@ -157,9 +157,9 @@ class Session:
         except TimeoutError as error:
             self._restart()
             raise NoAnswerError(f"HiGHS took more than {LOAD_LIMIT_S:g} s to read the model") from error
-        self._model = model
         if complaints:
             raise NoAnswerError("HiGHS did not take the model as it is: " + "; ".join(complaints[:3]))
+        self._model = model
 
     def solve(self, request: Request, time_limit_s: float) -> Answer:
         """Solves the loaded model under the changes of ``request``.

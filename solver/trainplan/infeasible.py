@@ -8,7 +8,7 @@ and nothing smaller does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from trainplan.candidate_cache import CandidateCache
 from trainplan.changes import changed
 from trainplan.elastic import Elastic
 from trainplan.highs import Session
-from trainplan.negotiable import FURTHER, Negotiable, negotiables
+from trainplan.negotiable import Negotiable, negotiables
 from trainplan_models.base import InfeasibleError, InputError, NoAnswerError, VerificationError
 from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
@@ -26,7 +26,8 @@ DAY_S = 86400.0
 LESS_FRAC = 0.99
 """This share of a loosening must not be enough, else a smaller one is looked for."""
 LOST_WORK = "max_lost_work"
-NOT_IN_MODEL = (LOST_WORK,)
+GROWTH_FRAC = (0.0, 1e-3, 0.01, 0.05, 0.2, 1.0, 4.0, 20.0)
+"""By how much more a limit is loosened, in turn, where the first guess is not enough."""
 
 Planner = Callable[[Case], Plan]
 """Plans a case through the whole chain; raises ``InfeasibleError`` where there is no plan."""
@@ -58,8 +59,8 @@ class JointWay:
 class Clash:
     """Why no plan satisfies a case, and what would."""
 
-    conflict: tuple[Negotiable, ...]
-    """Limits that cannot hold together; leaving out any one of them, the others can."""
+    conflicts: tuple[tuple[Negotiable, ...], ...]
+    """Sets of limits that cannot hold together; leaving out any one of a set, its others can."""
     ways: tuple[WayOut, ...]
     joint: JointWay | None = None
 
@@ -71,8 +72,10 @@ class Clash:
             joint = asdict(self.joint) | {
                 "changes": [dict(zip(("key", "value", "change"), c, strict=True)) for c in self.joint.changes]
             }
+        told = [[{"key": item.key, "value": item.written} for item in items] for items in self.conflicts]
         return {
-            "conflict": [{"key": item.key, "value": item.written} for item in self.conflict],
+            "conflict": [one for items in told for one in items],
+            "conflicts": told,
             "ways_out": [asdict(way) for way in self.ways],
             "joint": joint,
         }
@@ -82,30 +85,34 @@ class Clash:
         return "\n".join([self._conflict_words(), *self._way_words()])
 
     def _conflict_words(self) -> str:
-        named = [f"{item.key} = {item.written}" for item in self.conflict]
-        if not named:
+        if not self.conflicts:
             return (
                 "No plan satisfies the case, and no limit of it, however far it is loosened, is to blame: "
                 "what is left to choose from cannot do the work."
             )
-        if len(named) == 1:
-            return f"No plan satisfies the case: {named[0]} cannot be kept."
-        return f"No plan satisfies the case: these limits cannot all be kept: {', '.join(named)}."
+        told = []
+        for items in self.conflicts:
+            named = ", ".join(f"{item.key} = {item.written}" for item in items)
+            told.append(f"these cannot all be kept: {named}" if len(items) > 1 else f"{named} cannot be kept")
+        return f"No plan satisfies the case: {'; and '.join(told)}."
 
     def _way_words(self) -> list[str]:
         lines = []
         if self.ways:
             lines.append("Any one of these changes, and nothing smaller, makes a plan possible:")
-            lines += [
-                f"  {way.key}: {way.change} ({_result(way.cost_usd, way.finish_s)})" for way in self.ways
-            ]
-        elif self.conflict:
+            lines += way_words(self.ways)
+        elif self.conflicts:
             lines.append("No single limit, however far it is loosened, makes a plan possible.")
         if self.joint is not None:
             lines.append("The smallest change of several together, each counted in parts of its limit:")
             lines += [f"  {key}: {change}" for key, _, change in self.joint.changes]
             lines.append(f"  ({_result(self.joint.cost_usd, self.joint.finish_s)})")
         return lines
+
+
+def way_words(ways: Iterable[WayOut]) -> list[str]:
+    """A line for each way out."""
+    return [f"  {way.key}: {way.change} ({_result(way.cost_usd, way.finish_s)})" for way in ways]
 
 
 def _result(cost_usd: float, finish_s: float) -> str:
@@ -128,65 +135,53 @@ def explain(
     Raises:
         NoAnswerError: the solver failed.
     """
-    search = _Search(case, planner)
-    fixed = _without_lost_work(case, catalog, session, cache, time_limit_s)
-    for stage in range(len(FURTHER)):
-        elastic = Elastic(fixed.case, catalog, session, cache, stage, time_limit_s)
-        if not elastic.doable or not elastic.feasible(elastic.items):
-            continue
-        conflict = _conflict(elastic)
-        ways = [way for key in conflict if (way := search.single(elastic, key)) is not None]
-        if fixed.blamed and (way := search.lost_work()) is not None:
-            ways.append(way)
-        items = tuple(elastic.items[key] for key in conflict) + fixed.blamed
-        if ways or stage + 1 == len(FURTHER):
-            # What is looked at further away may still be the better of several.
-            return Clash(items, _cheapest_first(ways), None if ways else search.joint(elastic, fixed))
-        joint = search.joint(elastic, fixed)
-        if joint is not None:
-            return Clash(items, (), joint)
-    return Clash(fixed.blamed, tuple(way for way in [search.lost_work()] if way is not None))
+    search = Search(case, planner)
+    blamed = search.lost_work()
+    item = tuple(item for item in negotiables(case) if item.key == LOST_WORK)
+    elastic = Elastic(case, catalog, session, cache, time_limit_s)
+    if elastic.feasible(elastic.items):
+        conflicts = _conflicts(elastic)
+        ways = [way for key in conflicts[0] if (way := search.single(elastic, key)) is not None] if conflicts else []
+        told = [tuple(elastic.items[key] for key in conflict) for conflict in conflicts]
+        if blamed:
+            told[:1] = [(*(told[0] if told else ()), *item)]
+        return Clash(tuple(told), _cheapest_first([*ways, *blamed]), None if ways or blamed else search.joint(elastic))
+    # Even with all of them as loose as can be: only max_lost_work is left, alone or with others.
+    if blamed or not item:
+        return Clash((item,) if blamed else (), tuple(blamed))
+    without = Elastic(changed(case, {LOST_WORK: ""}), catalog, session, cache, time_limit_s)
+    if not without.feasible(without.items):
+        return Clash((), ())
+    others = [tuple(without.items[key] for key in conflict) for conflict in _conflicts(without)]
+    return Clash((item, *others), (), search.joint(without, {LOST_WORK: ""}))
 
 
 def _cheapest_first(ways: list[WayOut]) -> tuple[WayOut, ...]:
     return tuple(sorted(ways, key=lambda way: (way.cost_usd, way.key)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """The case with ``max_lost_work`` left out where the clash does not need it."""
+def _conflicts(elastic: Elastic) -> list[list[str]]:
+    """Sets of limits that cannot hold together, one after the other until nothing clashes.
 
-    case: Case
-    blamed: tuple[Negotiable, ...]
-
-
-def _without_lost_work(
-    case: Case, catalog: Catalog, session: Session, cache: CandidateCache, time_limit_s: float
-) -> _Fixed:
-    """Which options there are depends on ``max_lost_work``, so it cannot have a slack; it is left out instead."""
-    item = next((item for item in negotiables(case) if item.key == LOST_WORK), None)
-    if item is None:
-        return _Fixed(case, ())
-    loose = changed(case, {LOST_WORK: ""})
-    elastic = Elastic(loose, catalog, session, cache, 0, time_limit_s)
-    if elastic.doable and elastic.feasible(()):
-        return _Fixed(case, (item,))
-    return _Fixed(loose, ())
-
-
-def _conflict(elastic: Elastic) -> list[str]:
-    """Limits none of which can be spared: each is loosened, and stays so where the clash remains."""
-    loose: list[str] = []
-    kept: list[str] = []
-    for key in reversed(elastic.items):
-        if elastic.feasible([*loose, key]):
-            kept.append(key)
-        else:
-            loose.append(key)
-    return kept[::-1]
+    Of each set none can be spared: limits are loosened in turn, and stay so where the clash remains.
+    """
+    found: list[list[str]] = []
+    spared: list[str] = []
+    while not elastic.feasible(spared):
+        loose, kept = list(spared), list[str]()
+        for key in reversed([key for key in elastic.items if key not in spared]):
+            if elastic.feasible([*loose, key]):
+                kept.append(key)
+            else:
+                loose.append(key)
+        if not kept:
+            break
+        found.append(kept[::-1])
+        spared += kept
+    return found
 
 
-class _Search:
+class Search:
     """Smallest changes, each planned through the whole chain."""
 
     def __init__(self, case: Case, planner: Planner) -> None:
@@ -206,21 +201,21 @@ class _Search:
 
     def single(self, elastic: Elastic, key: str) -> WayOut | None:
         """The smallest change of one limit."""
-        values = elastic.least({key: 1.0})
-        if values is None:
-            return None
-        return self._way(key, values.get(key, elastic.items[key].value))
+        value = elastic.least(key)
+        return None if value is None else self.way(key, value)
 
-    def lost_work(self) -> WayOut | None:
-        """The smallest change of the work that a failure may throw away."""
-        item = self.items[LOST_WORK]
-        without = self.plan({LOST_WORK: ""})
-        if without is None:
-            return None
+    def lost_work(self) -> list[WayOut]:
+        """The smallest change of the work that a failure may throw away; empty when none is enough."""
+        item = self.items.get(LOST_WORK)
+        without = None if item is None else self.plan({LOST_WORK: ""})
+        if item is None or without is None:
+            return []
         used_s = max((segment.checkpoint.lost_work_s for segment in without.segments), default=0.0)
-        return self._way(LOST_WORK, max(item.value, used_s / (item.per_unit * DAY_S)))
+        way = self.way(LOST_WORK, max(item.value, used_s / (item.per_unit * DAY_S)))
+        return [] if way is None else [way]
 
-    def _way(self, key: str, estimate: float) -> WayOut | None:
+    def way(self, key: str, estimate: float) -> WayOut | None:
+        """The smallest change of one limit, from a first guess of its value."""
         item = self.items[key]
         found = self._smallest(item, estimate)
         if found is None:
@@ -231,13 +226,12 @@ class _Search:
 
     def _smallest(self, item: Negotiable, estimate: float) -> tuple[float, Plan] | None:
         """The smallest value of a limit with a plan, from a first guess."""
-        high = self._enough(item, estimate)
-        if high is None:
+        found = self._enough(item, estimate)
+        if found is None:
             return None
-        value, plan = high
-        low, step = item.value, 1.0 - LESS_FRAC
+        (value, plan), low, step = found, item.value, 1.0 - LESS_FRAC
         # Downwards in growing steps until it is not enough any more, then in between.
-        while (lower := _less(item, value, step)) is not None and lower > low:
+        while (lower := _less(item, value, step)) is not None:
             better = self.plan({item.key: item.text(lower)})
             if better is None:
                 low = lower
@@ -252,32 +246,37 @@ class _Search:
         return value, plan
 
     def _enough(self, item: Negotiable, estimate: float) -> tuple[float, Plan] | None:
-        value = item.rounded(max(estimate, item.value + 1.0 if item.whole else estimate))
-        apart = max(value - item.value, 1.0 if item.whole else 1e-3 * max(item.value, 1e-3))
-        while True:
+        """A value near the estimate, not below it, with a plan."""
+        apart = max(estimate - item.value, 1.0 if item.whole else 1e-3 * max(item.value, 1e-3))
+        tried = -1.0
+        for more in GROWTH_FRAC:
+            value = min(item.rounded(item.value + apart * (1.0 + more)), item.most)
+            if item.whole and tried >= 0.0:
+                value = min(max(value, tried + 1.0), item.most)
+            if value == tried:
+                continue
+            tried = value
             plan = self.plan({item.key: item.text(value)})
             if plan is not None:
                 return value, plan
-            if value >= item.most or apart > 1e6 * max(item.value, 1.0):
-                return None
-            apart *= 1.005 if not item.whole and apart < 1.02 * (value - item.value) else 2.0
-            value = item.rounded(min(max(item.value + apart, value + (1.0 if item.whole else 0.0)), item.most))
+        return None
 
-    def joint(self, elastic: Elastic, fixed: _Fixed) -> JointWay | None:
-        """The smallest change of several limits together, each counted in parts of its limit."""
-        weights = {key: 1.0 / max(item.value, 1e-9) if item.value else 1.0 for key, item in elastic.items.items()}
-        values = elastic.least(weights)
+    def joint(self, elastic: Elastic, beside: dict[str, str] | None = None) -> JointWay | None:
+        """The smallest change of several limits together, each counted in parts of its limit.
+
+        Args:
+            elastic: the case to be loosened.
+            beside: what is changed as well, by key.
+        """
+        values, extra = elastic.together(), beside or {}
         if values is None:
             return None
-        extra = {LOST_WORK: ""} if fixed.blamed else {}
-        for more in (0.0, 1e-4, 1e-3, 1e-2, 0.05, 0.2, 0.5):
-            changes = {
-                key: self.items[key].text(self._stretched(key, value, more)) for key, value in values.items()
-            }
+        for more in GROWTH_FRAC:
+            changes = {key: self.items[key].text(self._stretched(key, v, more)) for key, v in values.items()}
             plan = self.plan(changes | extra)
             if plan is not None:
                 told = [(key, text, f"{self.items[key].written} -> {text}") for key, text in changes.items()]
-                told += [(key, "", f"{self.items[key].written} -> no limit") for key in extra]
+                told += [(key, text, f"{self.items[key].written} -> no limit") for key, text in extra.items()]
                 return JointWay(tuple(told), plan.total_usd, plan.finish_s)
         return None
 
@@ -291,8 +290,6 @@ def _less(item: Negotiable, value: float, step: float) -> float | None:
     lower = item.value + (value - item.value) * (1.0 - step)
     if item.whole:
         lower = min(item.rounded(lower, up=False), value - 1.0)
-    else:
-        lower = item.rounded(lower, up=False)
     return lower if item.value < lower < value else None
 
 
@@ -300,7 +297,7 @@ def _between(item: Negotiable, low: float, high: float) -> float | None:
     """A value between one that is not enough and one that is; None when they are near enough."""
     if item.whole:
         return None if high - low <= 1.0 else float(int((low + high) / 2.0))
-    if high - low <= (1.0 - LESS_FRAC) * (high - item.value) * 1.0001:
+    if high - low <= (1.0 - LESS_FRAC) * (high - item.value) * (1.0 + 1e-9):
         return None
     middle = item.rounded((low + high) / 2.0)
     return middle if low < middle < high else None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 from trainplan import __version__, decode
 from trainplan.assembly import Assembly, assemble
 from trainplan.assumptions import assumptions_of, price_dates, warnings_of
-from trainplan.explain import alternatives, no_candidate, ways_out
+from trainplan import infeasible, no_candidate
+from trainplan.alternatives import alternatives
+from trainplan.candidate_cache import CandidateCache
 from trainplan.highs import Session
 from trainplan.solve import Decision, Outcome, Solver
 from trainplan.thin import thinned
@@ -17,6 +21,7 @@ from trainplan_models.accounting import account, total_usd
 from trainplan_models.base import InfeasibleError, NoAnswerError
 from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
+from trainplan_models.peaks import peaks
 from trainplan_models.plan import Plan, Status
 
 DAY_S = 86400.0
@@ -31,6 +36,9 @@ def plan(
     time_limit_s: float = 60.0,
     progress: Progress | None = None,
     compare: bool = True,
+    explain: bool = True,
+    session: Session | None = None,
+    cache: CandidateCache | None = None,
 ) -> Plan:
     """The best plan for a case.
 
@@ -40,6 +48,9 @@ def plan(
         time_limit_s: limit of each solve.
         progress: called with a line of text at each stage.
         compare: whether to work out the best alternatives.
+        explain: whether to work out, where there is no plan, what would have to change.
+        session: where it is solved; one of its own when absent.
+        cache: candidates worked out before, for many cases in turn.
 
     Raises:
         InfeasibleError: no plan satisfies the case; says why and what would have to change.
@@ -48,16 +59,21 @@ def plan(
         InputError: the case names something the catalogue has not.
     """
     tell = progress or (lambda _: None)
-    with Session() as session:
+    known = CandidateCache() if cache is None else cache
+    with nullcontext(session) if session is not None else Session() as session:
+        chain = partial(
+            plan, catalog=catalog, time_limit_s=time_limit_s, compare=False, explain=False, session=session, cache=known
+        )
         tell("evaluating configurations")
-        assembly = assemble(case, catalog)
-        _refuse_empty(assembly)
+        assembly = assemble(case, catalog, known)
+        _refuse_empty(assembly, chain, known, explain=explain)
         kept, forgiven_usd = thinned(assembly.spec)
         tell(f"solving over {len(kept):,} of {len(assembly.spec.options):,} options")
         solver = Solver(assembly.spec, session, time_limit_s, kept)
         outcome = solver.solve()
         if outcome.decision is None:
-            raise _no_plan(assembly, solver, outcome)
+            tell("looking for what would have to change")
+            raise _no_plan(assembly, solver, outcome, chain, known, explain=explain)
         decision = outcome.decision
         outcome = widened(outcome, solver, forgiven_usd)
         tell("verifying")
@@ -71,11 +87,14 @@ def plan(
         return found
 
 
-def _refuse_empty(assembly: Assembly) -> None:
+def _refuse_empty(
+    assembly: Assembly, chain: infeasible.Planner, cache: CandidateCache, *, explain: bool
+) -> None:
     doable = {option.task for option in assembly.spec.options}
     missing = [work.task.name for number, work in enumerate(assembly.works) if number not in doable]
     if missing:
-        raise InfeasibleError("\n".join(no_candidate(assembly, name) for name in missing))
+        found = no_candidate.explain(assembly, missing, chain, cache, search_ways=explain)
+        raise InfeasibleError("\n".join(found.lines), explanation=found.text(), details=found.details)
 
 
 def widened(outcome: Outcome, solver: Solver, forgiven_usd: float) -> Outcome:
@@ -89,25 +108,27 @@ def widened(outcome: Outcome, solver: Solver, forgiven_usd: float) -> Outcome:
     return replace(outcome, bound=bound, gap_frac=max(0.0, 1.0 - bound / outcome.decision.usd))
 
 
-def _no_plan(assembly: Assembly, solver: Solver, outcome: Outcome) -> Exception:
+def _no_plan(
+    assembly: Assembly,
+    solver: Solver,
+    outcome: Outcome,
+    chain: infeasible.Planner,
+    cache: CandidateCache,
+    *,
+    explain: bool,
+) -> Exception:
     if outcome.state != "infeasible":
         return NoAnswerError(
             f"no plan was found within {solver.time_limit_s:g} s; give more time with --time-limit"
         )
-    beyond = assembly.beyond()
-    ways = ways_out(Solver(beyond, solver.session, solver.time_limit_s, thinned(beyond)[0]))
-    names = ", ".join(dict.fromkeys(limit.name for limit in solver.ctx.limits)) or "the resources"
-    lines = [f"No plan satisfies the case: its limits ({names}) are in conflict."]
-    lines += [
-        f"  {way.key}: {way.change} would do (cost {way.cost_usd:,.0f} USD, "
-        f"done on day {way.finish_s / DAY_S:.1f})"
-        for way in ways
-    ]
-    if not ways:
-        lines.append("  No single limit, however far it is loosened, makes a plan possible.")
-    error = InfeasibleError("\n".join(lines))
-    error.ways_out = ways  # type: ignore[attr-defined]
-    return error
+    if not explain:
+        names = ", ".join(dict.fromkeys(limit.name for limit in solver.ctx.limits)) or "the resources"
+        return InfeasibleError(f"no plan satisfies the case: its limits ({names}) are in conflict")
+    clash = infeasible.explain(
+        assembly.case, assembly.catalog, solver.session, cache, chain, solver.time_limit_s
+    )
+    removed = {task: dict(rules) for task, rules in assembly.removed.items()}
+    return InfeasibleError(clash.text(), explanation=clash.text(), details=clash.details | {"removed": removed})
 
 
 def plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
@@ -140,6 +161,7 @@ def plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
     return billed.model_copy(
         update={
             "limits": decode.limits_of(assembly, billed),
+            "peaks": peaks(billed, assembly.catalog),
             "assumptions": assumptions_of(assembly, billed),
             "warnings": warnings_of(assembly, billed),
         }

@@ -117,6 +117,12 @@ class Solver:
                 second[column] += coefficient
         return self.model.cost, second, float(repn.constant)
 
+    @property
+    def usd_vector(self) -> tuple[Array, float]:
+        """Cost of each column and what is owed besides, in solver units, whatever the question."""
+        first, second, offset = self._cost
+        return (first, self.model.offset) if self.spec.question == "cheapest" else (second, offset)
+
     def solve(
         self,
         *,
@@ -136,7 +142,7 @@ class Solver:
             NoAnswerError: HiGHS failed or ignored a part of the model.
         """
         started = time.monotonic()
-        changes = self._changes(closed, limits)
+        changes = self.changes(closed, limits)
         first = self.answer(changes)
         if first.x is None:
             state: State = "infeasible" if first.status == "infeasible" else "no-answer"
@@ -155,7 +161,7 @@ class Solver:
         """
         limit = self._limit(name)
         column = self.compiled.columns[limit.slack]
-        changes = self._changes(closed, None, free=(name,))
+        changes = self.changes(closed, None, free=(name,))
         cost = np.zeros(len(self.model.cost))
         cost[column] = 1.0
         answer = self.answer(replace(changes, cost=cost))
@@ -179,7 +185,7 @@ class Solver:
         changes = Request()
         if self.spec.budget_usd < inf:
             dearest = max(self.spec.move_usd.values(), default=0.0)
-            changes = self._changes(None, {"budget": self.spec.budget_usd + dearest * len(self.spec.tasks)})
+            changes = self.changes(None, {"budget": self.spec.budget_usd + dearest * len(self.spec.tasks)})
         answer = self.answer(replace(changes, cost=cost, offset=self.model.offset))
         return -inf if answer.bound is None else answer.bound * self.inputs.usd_per_unit
 
@@ -189,12 +195,13 @@ class Solver:
             raise KeyError(f"the problem has no limit {name!r}; it has {sorted(found)}")
         return found[name]
 
-    def _changes(
+    def changes(
         self,
         closed: Callable[[int], bool] | None,
         limits: dict[str, float] | None,
         free: tuple[str, ...] = (),
     ) -> Request:
+        """The request that closes options and moves or frees limits."""
         for name in limits or {}:
             self._limit(name)
         columns: list[int] = []

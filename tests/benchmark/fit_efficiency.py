@@ -134,7 +134,8 @@ def main() -> None:
             found, state=prior(), iterations=args.iterations, report=lambda line: print(line, flush=True)
         )
         report("all sources", found, ratios(found, state))
-        save(state, CATALOG)
+        owners = {item.reading.labels[key] for item in found for key in ("generation", "software")}
+        save(state, CATALOG, owners)
         write_residuals(found, values)
 
 

@@ -9,6 +9,7 @@ small linear program in raw days and USD. Bounds only skip what cannot be better
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, combinations, product
 from math import floor, inf
 from typing import Any
@@ -162,14 +163,13 @@ def purchases(
         tail = spec.resources[resource].unusable_tail_days
         choices.append(
             [
-                (resource, Purchase(k, nodes, day))
+                (resource, Purchase(k, nodes, 0, latest))
                 for k, one in enumerate(spec.products)
                 if one.resource == resource
                 for nodes in sorted(together - {0})
                 if nodes <= one.most
-                for day in range(latest + 1)
-                if day < spec.windows[min(windows)][1]
-                and day + one.days - tail > spec.windows[max(windows)][0]
+                and latest + one.days - tail > spec.windows[max(windows)][0]
+                and one.days - tail > spec.windows[max(windows)][0] - spec.windows[min(windows)][1]
             ]
         )
     yield from (dict(chosen) for chosen in product(*choices))
@@ -214,6 +214,28 @@ def _suffices(
     return True
 
 
+class TimesAlone:
+    """What choices could reach if money were no matter, remembered: regions and tiers change only money."""
+
+    def __init__(self, spec: ProblemSpec) -> None:
+        self.spec = spec
+        question = "fastest" if spec.question == "cheapest" else spec.question
+        self.rich = replace(spec, question=question, budget_usd=inf)
+        self.known: dict[Any, float | None] = {}
+
+    def can_beat(
+        self, best: float, plans: list[TaskPlan], bought: dict[int, Purchase], order: tuple[Turn, ...]
+    ) -> bool:
+        """Whether choices are worth a closer look."""
+        if self.spec.question != "cheapest" and self.spec.budget_usd == inf:
+            return True
+        key = (tuple((p.uses, p.runs_on) for p in plans), tuple(bought.values()), order)
+        if key not in self.known:
+            self.known[key] = Remainder(self.rich, plans, bought).solve(order)
+        value = self.known[key]
+        return value is not None and (self.spec.question == "cheapest" or value < best - EPSILON)
+
+
 def optimum(spec: ProblemSpec) -> float | None:
     """The best value of the question (USD, days or stretch); None where there is no plan.
 
@@ -224,6 +246,7 @@ def optimum(spec: ProblemSpec) -> float | None:
         return None
     assert np.prod([len(plans) for plans in by_task], dtype=float) <= MOST_COMBINATIONS, "too large a case"
     chosen, bound, least_usd = combined(spec, by_task)
+    times = TimesAlone(spec)
     best = inf
     for place in np.argsort(bound, kind="stable"):
         if bound[place] >= best - EPSILON * max(1.0, abs(best)):
@@ -238,8 +261,9 @@ def optimum(spec: ProblemSpec) -> float | None:
             if beaten or usd > spec.budget_usd * (1 + EPSILON):
                 continue
             for order in turns(spec, needs, bought):
-                value = Remainder(spec, plans, bought).solve(order)
-                best = best if value is None else min(best, value)
+                if times.can_beat(best, plans, bought, order):
+                    value = Remainder(spec, plans, bought).solve(order)
+                    best = best if value is None else min(best, value)
     if best == inf:
         return None
     return -best if spec.question == "most-tokens" else best

@@ -8,7 +8,7 @@ from random import Random
 
 from trainplan.problem import DatasetChoice, Option, ProblemSpec, Product, Resource, TaskSpec
 
-MOST_PAIRS = {1: 9, 2: 6, 3: 4}
+MOST_PAIRS = {1: 8, 2: 5, 3: 4}
 """(option, window) pairs of a task, by number of tasks: what a search can go through."""
 RATE_USD = {
     "on-demand": 97.0,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import floor, inf
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,12 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """Nodes of one product from one day on."""
+    """Nodes of one product, and the first and the last day on which the purchase may begin."""
 
     product: int
     nodes: int
-    start_days: int
+    earliest_days: int
+    latest_days: int
 
 
 def share_usd(spec: ProblemSpec, option: int, tiers: tuple[DatasetChoice, ...]) -> float:
@@ -70,6 +71,7 @@ class Remainder:
         names: list[Any] = [("x", t, *use) for t, plan in enumerate(plans) for use in plan.uses]
         names += [("b", t, w) for t, plan in enumerate(plans) for w in sorted({w for _, w in plan.uses})]
         names += [("billed", t, c.region) for t, plan in enumerate(plans) for c in plan.tiers]
+        names += [("day", resource) for resource in bought]
         self.names = [*names, "finish", "late", "scale"]
         self.column = {name: j for j, name in enumerate(self.names)}
         self.rows: list[Array] = []
@@ -140,15 +142,15 @@ class Remainder:
     def _add_purchases(self) -> None:
         spec = self.spec
         for resource, purchase in self.bought.items():
-            end = purchase.start_days + spec.products[purchase.product].days
-            end -= spec.resources[resource].unusable_tail_days
+            day = ("day", resource)
+            lasts = spec.products[purchase.product].days - spec.resources[resource].unusable_tail_days
             for t, plan in enumerate(self.plans):
                 on = [use for use in plan.uses if spec.options[use[0]].resource == resource]
                 for w in {w for _, w in on}:
                     start = spec.windows[w][0]
-                    self.row({("b", t, w): -1.0}, start - purchase.start_days)
+                    self.row({("b", t, w): -1.0, day: 1.0}, start)
                     terms, constant = self.time(t, [use for use in on if use[1] == w])
-                    self.row(terms | {("b", t, w): 1.0}, end - start - constant)
+                    self.row(terms | {("b", t, w): 1.0, day: -1.0}, lasts - start - constant)
 
     def _add_limits(self) -> None:
         spec = self.spec
@@ -172,7 +174,22 @@ class Remainder:
         self.row({"finish": 1.0, "late": -1.0}, min(spec.delay_after_days, spec.windows[-1][1]))
 
     def solve(self, turns: tuple[Turn, ...]) -> float | None:
-        """The best value, negative for ``most-tokens``; None where these choices lead to no plan."""
+        """The best value, negative for ``most-tokens``; None where these choices lead to no plan.
+
+        Purchases begin on whole days: what the program puts between two of them is tried on either side.
+        """
+        value, days = self._solve(turns)
+        for resource, day in days.items():
+            if value is not None and abs(day - round(day)) > 1e-7:
+                one = self.bought[resource]
+                sides = replace(one, latest_days=floor(day)), replace(one, earliest_days=floor(day) + 1)
+                values = [
+                    Remainder(self.spec, self.plans, self.bought | {resource: s}).solve(turns) for s in sides
+                ]
+                return min((v for v in values if v is not None), default=None)
+        return value
+
+    def _solve(self, turns: tuple[Turn, ...]) -> tuple[float | None, dict[int, float]]:
         spec = self.spec
         self.rows, self.upper = [], []
         whole = np.zeros((len(self.plans), len(self.names)))
@@ -180,6 +197,7 @@ class Remainder:
             "finish": (0.0, min(spec.deadline_days, spec.windows[-1][1]))
         }
         bounds["scale"] = (0.0, most_scale(spec))
+        bounds |= {("day", r): (float(p.earliest_days), float(p.latest_days)) for r, p in self.bought.items()}
         for t, plan in enumerate(self.plans):
             self._add_times(t)
             for use in plan.uses:
@@ -204,4 +222,7 @@ class Remainder:
             bounds=[bounds.get(name, (0.0, inf)) for name in self.names],
         )
         assert answer.status in (0, 2), answer.message
-        return float(answer.fun) + constant if answer.status == 0 else None
+        if answer.status == 2:
+            return None, {}
+        days = {resource: float(answer.x[self.column["day", resource]]) for resource in self.bought}
+        return float(answer.fun) + constant, days

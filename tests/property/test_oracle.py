@@ -122,7 +122,7 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
     assert seen["moves"] > total / 200
 
 
-@standard(100)
+@standard(80)
 @given(seeds)
 def test_among_equals_the_second_goal_decides(session: Session, seed: int) -> None:
     spec = random_problem(seed, questions=("cheapest", "fastest"))
@@ -187,7 +187,7 @@ def test_the_currency_changes_nothing(session: Session, seed: int, factor: float
         assert other.share_frac == pytest.approx(one.share_frac, abs=1e-6)
 
 
-@standard(40)
+@standard(25)
 @given(seeds)
 def test_the_same_question_gets_the_same_answer_whatever_was_asked_between(
     session: Session, seed: int
@@ -228,7 +228,7 @@ def test_a_looser_limit_never_costs_more(session: Session, seed: int, name: str,
         assert loose.decision.usd <= tight.decision.usd * (1 + 2 * GAP_FRAC)
 
 
-@standard(60)
+@standard(40)
 @given(seeds, st.sampled_from(["deadline", "budget"]), st.floats(0.2, 0.8))
 def test_the_least_excess_is_just_enough(session: Session, seed: int, name: str, factor: float) -> None:
     spec = replace(random_problem(seed), question="cheapest", deadline_days=inf, budget_usd=inf)
@@ -258,7 +258,7 @@ def test_a_closed_option_is_as_good_as_none(session: Session, seed: int, closed:
     assert value_of(spec, outcome.decision) == pytest.approx(best, rel=2 * GAP_FRAC, abs=1e-6)
 
 
-@standard(100)
+@standard(50)
 @given(seeds)
 def test_leaving_out_beaten_options_costs_no_more_than_said(session: Session, seed: int) -> None:
     spec = random_problem(seed, questions=("cheapest",))

@@ -7,6 +7,7 @@ from trainplan_models import catalog
 from trainplan_models.case import Rollout
 from trainplan_models.catalog.records import Accelerator, NodeType
 from trainplan_models.rollout import (
+    STEP_OVERHEAD_S,
     cache_bytes_per_token,
     generate,
     rollout_step,
@@ -31,7 +32,7 @@ DEEPSEEK = shape_of(catalog.builtin().model("deepseek-v3"))
 
 
 def rollout(prompts: int = 64, samples: int = 16) -> Rollout:
-    return Rollout(prompts=prompts, samples_per_prompt=samples, prompt_tokens=512.0, response_tokens=1024.0)
+    return Rollout(prompts=prompts, samples_per_prompt=samples, prompt_tokens=512, response_tokens=1024)
 
 
 def test_cache_of_grouped_and_latent_attention() -> None:
@@ -47,10 +48,10 @@ def test_a_mixture_reads_only_the_experts_a_batch_touches() -> None:
 
 def test_one_sequence_decodes_at_memory_bandwidth() -> None:
     accelerator, node = machine()
-    single = Rollout(prompts=1, samples_per_prompt=1, prompt_tokens=1.0, response_tokens=1000.0)
+    single = Rollout(prompts=1, samples_per_prompt=1, prompt_tokens=1, response_tokens=1000)
     rate = float(generate(LLAMA_8B, single, accelerator, node, np.array([1])).tokens_per_s[0])
     most = 8 * accelerator.memory_bytes_per_s / (2 * total_params(LLAMA_8B))
-    assert 0.05 * most < rate < 0.9 * most
+    assert 0.02 * most < rate < 0.9 * most
 
 
 def test_more_nodes_generate_faster_with_falling_returns() -> None:
@@ -80,7 +81,7 @@ def test_a_step_is_the_sum_of_its_phases() -> None:
     task = TrainSetup(LLAMA_8B, 2048, 512, kind="rl")
     step = rollout_step(task, rollout(), accelerator, node, nodes, np.array([2e5, 8e5]))
     parts = step.generation_s + step.scoring_s + step.update_s + step.weight_transfer_s
-    assert parts == pytest.approx(step.step_s)
+    assert parts + STEP_OVERHEAD_S == pytest.approx(step.step_s)
     assert step.samples_per_s == pytest.approx(64 * 16 / step.step_s)
 
 

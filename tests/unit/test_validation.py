@@ -129,7 +129,8 @@ def test_other_tables_are_read_by_their_own_columns() -> None:
     row = {
         "row_id": "v", "Parameters (billion)": "3.6", "# GPUs": "64", "global batch": "512", "micro batch": "8",
         "hidden size": "3072", "attention heads": "32", "# layers": "30", "sequence length": "2048",
-        "tensor parallelism": "1", "data parallelism": "64", "pipeline parallelism": "1", "iteration time (ms)": "3566.5",
+        "tensor parallelism": "1", "data parallelism": "64", "pipeline parallelism": "1",
+        "iteration time (ms)": "3566.5",
     }  # fmt: skip
     reading = read(row, KNOWN)
     assert isinstance(reading, Reading)

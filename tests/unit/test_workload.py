@@ -93,7 +93,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """The sizes that the configuration class of each family has when nothing is given."""
 
-COUNTED = {
+COUNTED: dict[str, tuple[dict[str, Any], int]] = {
     "gpt2": (
         {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257},
         124439808,

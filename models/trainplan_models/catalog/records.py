@@ -238,6 +238,19 @@ class Default(Row):
     unit: str
 
 
+class Uncertainty(Row):
+    """How one cause that all of a plan shares may turn out, as a distribution."""
+
+    what: str
+    """The cause: ``throughput_factor``, ``capacity_delay_s``, ..."""
+    applies_to: str = "*"
+    """What it holds for (a billing mode, a spot profile, a failure profile); ``*`` for all that have no row."""
+    distribution: str
+    """``constant``, ``normal``, ``lognormal``, ``triangular``, ``quantiles``, ``delayed``."""
+    parameters: tuple[str, ...]
+    """``name=value`` each."""
+
+
 class Model(Row):
     """A well-known model shape with its published parameter count."""
 

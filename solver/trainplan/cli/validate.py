@@ -97,6 +97,7 @@ def document_of(report: Mapping[str, Any], *, own: bool) -> Document:
         sections.append(Section(title="Layouts", tables=(_sweeps(summary["sweeps"]),)))
     if summary["fit"]:
         sections.append(Section(title="Memory", tables=(_confusion(summary["fit"]),)))
+    sections.append(Section(title="Software generations", tables=(_software(),)))
     if summary["not_judged"]:
         sections.append(Section(title="Not judged", tables=(_reasons(summary["not_judged"]),)))
     if not own:
@@ -111,7 +112,8 @@ def _facts(report: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     facts = [
         (
             "Rows",
-            f"{len(report['rows']):,} throughput, {len(report['memory_rows']):,} memory, {len(report['run_rows']):,} runs",
+            f"{len(report['rows']):,} throughput, {len(report['memory_rows']):,} memory, "
+            f"{len(report['run_rows']):,} runs",
         )
     ]
     for name, key in (
@@ -206,6 +208,31 @@ def _confusion(fit: Mapping[str, float]) -> Table:
             ("out of memory", f"{fit['oom_said_fit']:,}", f"{fit['oom_said_oom']:,}"),
         ),
         note=f"{wording.percent(fit['right'])} right.",
+    )
+
+
+def _software() -> Table:
+    from trainplan.report.document import Column, Table
+    from trainplan_models.efficiency import software_rows
+
+    return Table(
+        title="",
+        columns=(
+            Column("Software"),
+            Column("Since"),
+            Column("Efficiency factor", numeric=True),
+            Column("What it is", wraps=True),
+        ),
+        rows=tuple(
+            (
+                f"{row.software} (current)" if row.current else row.software,
+                row.since,
+                f"{row.compute_factor:.2f}",
+                row.note,
+            )
+            for row in software_rows().values()
+        ),
+        note="Plans stand for the current generation of their framework; rows are judged by the one they ran on.",
     )
 
 

@@ -62,14 +62,15 @@ def export(plan: Plan, target: str) -> dict[str, str]:
     suited = tuple(unit for unit in prepared.units if not exporter.unsuited(unit))
     if not suited:
         reasons = [Problem(exporter.unsuited(unit), key=unit.name) for unit in prepared.units]
-        raise InputError([Problem(f"the plan has no task for {exporter.title}", key="--to"), *reasons])
-    problems = [
-        Problem(reason, key=unit.name, fix=f"{exporter.title} is refused for this plan")
-        for unit in suited
-        for reason in exporter.refusals(unit)
-    ]
+        able = f"Targets that take it: {', '.join(_able(prepared))}"
+        raise InputError(
+            [Problem(f"the plan has no task for {exporter.title}", key="--to", fix=able), *reasons]
+        )
+    problems = [Problem(reason, key=unit.name) for unit in suited for reason in exporter.refusals(unit)]
     if problems:
-        raise InputError(problems)
+        message = f"{exporter.title} cannot run this plan"
+        able = f"Targets that can: {', '.join(_able(prepared))}"
+        raise InputError([Problem(message, key="--to", fix=able), *problems])
     files = exporter.files(prepared)
     files["order.json"] = dump_json(_order(exporter, prepared, suited, files))
     files["README.md"] = _readme(exporter, prepared, suited, files)
@@ -82,10 +83,19 @@ def _exporter(target: str) -> Exporter:
     import difflib
 
     close = difflib.get_close_matches(target, EXPORTERS, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = f"Did you mean {close[0]}? " if close else ""
     raise InputError(
-        Problem(f"no export target {target!r}", key="--to", fix=f"{hint}known: {', '.join(EXPORTERS)}")
+        Problem(f"no export target {target!r}", key="--to", fix=f"{hint}Known: {', '.join(EXPORTERS)}")
     )
+
+
+def _able(prepared: Launch) -> list[str]:
+    """Targets that take every unit of the plan."""
+    return [
+        name
+        for name, exporter in EXPORTERS.items()
+        if not any(exporter.unsuited(unit) or exporter.refusals(unit) for unit in prepared.units)
+    ]
 
 
 def _order(
@@ -102,6 +112,7 @@ def _order(
         "labels": dict(prepared.plan.labels),
         "units": [_unit_record(unit, files) for unit in suited],
         "left_out": {unit.name: exporter.unsuited(unit) for unit in prepared.units if unit not in suited},
+        "files": sorted({*files, "README.md", "order.json"}),
         "purchases": [purchase.model_dump(mode="json") for purchase in prepared.plan.purchases],
     }
 

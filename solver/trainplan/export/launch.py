@@ -8,34 +8,13 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from trainplan.export.task_view import TaskView, task_view
 from trainplan_models.base import InputError, Problem
-from trainplan_models.case import Case, Rollout, Shape, Task
+from trainplan_models.case import Case
 from trainplan_models.plan import Plan, Purchase, Segment
-from trainplan_models.workload import ModelShape
 
 _SLACK = 1e-6
 """Relative error that floating point may leave on a whole number of steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskView:
-    """What a trainer needs to know of a task, read from the case inside the plan."""
-
-    name: str
-    kind: str
-    framework: str
-    precision: str
-    optimizer: str
-    rounds: int
-    model: str
-    """Catalogue name or path as the case has it; empty when the shape is written out."""
-    shape: ModelShape | None
-    """None when the model cannot be resolved from the plan alone."""
-    lora_rank: int
-    quantized_base: bool
-    rollout: Rollout | None
-    labels: tuple[tuple[str, str], ...]
-    after: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +191,7 @@ def _unit(
     plan: Plan, case: Case, identity: str, segments: list[Segment], names: list[str], position: int
 ) -> LaunchUnit:
     segment = segments[position]
-    task = _task_view(case, case.task(segment.task))
+    task = task_view(case, case.task(segment.task))
     mine = [i for i, other in enumerate(segments) if other.task == segment.task]
     place = mine.index(position)
     boundaries, total = _boundaries([segments[i] for i in mine], task)
@@ -318,37 +297,3 @@ def _preemptible(mode: str) -> bool:
 
     known = catalog.builtin().modes.get(mode)
     return known.preemptible if known is not None else False
-
-
-def _task_view(case: Case, task: Task) -> TaskView:
-    model = case.model_of(task)
-    return TaskView(
-        name=task.name,
-        kind=task.kind,
-        framework=task.framework,
-        precision=task.precision,
-        optimizer=task.optimizer,
-        rounds=task.rounds,
-        model=model if isinstance(model, str) else "",
-        shape=_shape(model),
-        lora_rank=task.lora.rank if task.lora is not None else 0,
-        quantized_base=task.lora is not None and task.lora.quantized_base,
-        rollout=task.rollout,
-        labels=tuple(task.labels.items()),
-        after=task.after,
-    )
-
-
-def _shape(model: str | Shape | None) -> ModelShape | None:
-    from trainplan_models import catalog
-    from trainplan_models.hf_config import from_hf_config
-    from trainplan_models.workload import shape_of
-
-    if model is None:
-        return None
-    if not isinstance(model, str):
-        return shape_of(model)
-    try:
-        return from_hf_config(model) if model.endswith(".json") else shape_of(catalog.builtin().model(model))
-    except InputError:
-        return None

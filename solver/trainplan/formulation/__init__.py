@@ -14,6 +14,7 @@ from trainplan.formulation import (
     selection,
     softened,
     storage,
+    tightening,
 )
 from trainplan.formulation.context import Context
 from trainplan.inputs import Inputs
@@ -29,6 +30,7 @@ BLOCKS = (
     storage.add,
     billing.add,
     programme.add,
+    tightening.add,
     goals.add,
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainplan.report import basis, cost, headline, reasons, schedule
+from trainplan.report import basis, cost, headline, reasons, schedule, timeline
 from trainplan.report.bill import bill_of
 from trainplan.report.document import Document, Section
 from trainplan_models.plan import Plan
@@ -19,9 +19,12 @@ def document(plan: Plan) -> Document:
         headline.headline(plan, bill),
         headline.warnings(plan),
         schedule.schedule(plan),
+        timeline.timeline(plan),
         cost.cost(plan, bill),
         reasons.alternatives(plan, bill),
         reasons.limits(plan),
+        timeline.peaks(plan),
+        timeline.budget_line(plan),
         reasons.removed(plan),
         basis.assumptions(plan),
         basis.solve(plan),

@@ -1,0 +1,316 @@
+"""A plan against many scenarios and the events of each: when it ends, what it costs, how sure that is.
+
+Nothing here is shared with the optimization: the plan's own records are taken, with rates of failures and
+spot, and every failure, loss, wait and move is drawn. A scenario is one draw of the causes that the whole
+plan shares (``Scenarios``); within it chance decides event by event.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.random import Generator, default_rng
+from numpy.typing import NDArray
+
+from trainplan_models.plan import Plan, Segment
+from trainplan_models.simulation_cost import Usage, cost_usd
+from trainplan_models.simulation_events import Hazards, Saving, work_through
+from trainplan_models.simulation_plan import Step, steps_of
+from trainplan_models.simulation_results import Cause as Cause
+from trainplan_models.simulation_results import Samples as Samples
+from trainplan_models.simulation_results import Simulation as Simulation
+from trainplan_models.simulation_results import TaskSpread as TaskSpread
+from trainplan_models.simulation_results import summary as summary
+from trainplan_models.simulation_spot import Fallback, Gang, work_on_spot
+from trainplan_models.simulation_world import DENSE, MOE, Scenarios, World, world_of
+
+if TYPE_CHECKING:
+    from trainplan_models.case import Case
+    from trainplan_models.catalog import Catalog
+
+FloatArray = NDArray[np.float64]
+
+DAY_S, HOUR_S = 86400.0, 3600.0
+LEAST_INTERVAL_S = 1.0
+
+def simulate(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, seed: int = 0) -> Simulation:
+    """Run a plan through scenarios and sum up.
+
+    Args:
+        plan: what is launched.
+        case: deadline, budget, due dates and order of the tasks.
+        catalog: profiles, billing modes and prices.
+        scenarios: draws of the causes all of the plan shares.
+        seed: of the events; the same seed gives the same numbers.
+
+    Raises:
+        InputError: the case names a profile that the catalogue has not.
+    """
+    return summary(sample(plan, case, catalog, scenarios, seed), case, scenarios, seed)
+
+
+def sample(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, seed: int = 0) -> Samples:
+    """As ``simulate``, the outcome of every scenario."""
+    world = world_of(plan, case, catalog)
+    return _Runner(plan, case, catalog, world, scenarios, default_rng(seed)).run()
+
+
+@dataclass(slots=True)
+class _Stay:
+    """One step as it ran: when, on what, with how much left undone."""
+
+    end_s: FloatArray
+    held_hours: FloatArray
+    """Of its own nodes, paid."""
+    fallback_hours: FloatArray
+    """Of on-demand nodes, paid."""
+    useful_s: FloatArray
+    lost_s: FloatArray
+    failures: FloatArray
+    losses: FloatArray
+    undone: FloatArray
+    """Share of the step's work that is left for the next one."""
+
+
+class _Runner:
+    """One plan over all scenarios."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        case: Case,
+        catalog: Catalog,
+        world: World,
+        scenarios: Scenarios,
+        rng: Generator,
+    ) -> None:
+        self.plan, self.case, self.catalog, self.world = plan, case, catalog, world
+        self.scenarios, self.rng = scenarios, rng
+        self.count = scenarios.count
+        self.steps = steps_of(plan, case, catalog, world)
+        self.kinds = _kinds(case, catalog)
+
+    def run(self) -> Samples:
+        ends: list[FloatArray] = []
+        stays: list[tuple[Step, _Stay]] = []
+        carried: dict[str, FloatArray] = defaultdict(lambda: np.zeros(self.count))
+        first: dict[str, FloatArray] = {}
+        for step in self.steps:
+            ready_s = np.full(self.count, step.not_before_s)
+            for before in step.after:
+                ready_s = np.maximum(ready_s, ends[before])
+            first.setdefault(step.task, ready_s)
+            if step.segment is None:
+                ends.append(ready_s + step.planned_s)
+                continue
+            stay = self._stay(step, step.segment, ready_s, carried[step.task])
+            carried[step.task] = stay.undone
+            stays.append((step, stay))
+            ends.append(stay.end_s)
+        return self._samples(ends, stays, first)
+
+    # One step
+
+    def _stay(self, step: Step, segment: Segment, ready_s: FloatArray, carried: FloatArray) -> _Stay:
+        """Run a step from when it may start, with work left over from the step before."""
+        ready_s = np.minimum(ready_s, 1e12)
+        delay = self.scenarios.capacity_delay_s.get((segment.pool, segment.mode))
+        start_s = ready_s + (delay if delay is not None and step.fresh else 0.0)
+        base_s, stretch = self._planned_work(segment)
+        share = 1.0 + carried / max(segment.work_frac, 1e-9)
+        speed = self.scenarios.throughput_factor.get(
+            (self._generation(segment), self.kinds.get(segment.task, DENSE)), np.ones(self.count)
+        )
+        speed = speed if segment.tokens > 0.0 else np.ones(self.count)
+        work_s = base_s * share * (1.0 + self.scenarios.redone_frac) / speed
+        overhead_s = max(0.0, step.planned_s - stretch * base_s / max(segment.goodput_frac, 1e-6))
+        if step.rule is not None:
+            return self._on_spot(step, segment, start_s, overhead_s, work_s)
+        saving, hazards = _saving(segment), self._hazards(segment)
+        history = work_through(work_s, saving, hazards, self.rng)
+        length_s = overhead_s + stretch * history.wall_s
+        room_s = np.maximum(step.window_end_s - start_s, 0.0)
+        inside = np.minimum(length_s, room_s)
+        missing = np.where(length_s > room_s, 1.0 - inside / length_s, 0.0)
+        extra_s = np.zeros(self.count)
+        if step.last:
+            extra_s = np.where(missing > 0.0, missing * stretch * history.wall_s + overhead_s, 0.0)
+            missing = np.zeros(self.count)
+        return _Stay(
+            end_s=start_s + inside + extra_s,
+            held_hours=inside / HOUR_S,
+            fallback_hours=extra_s / HOUR_S,
+            useful_s=work_s * (1.0 - missing),
+            lost_s=history.lost_work_s,
+            failures=history.failures.astype(float),
+            losses=np.zeros(self.count),
+            undone=missing * share * segment.work_frac,
+        )
+
+    def _on_spot(
+        self, step: Step, segment: Segment, start_s: FloatArray, overhead_s: float, work_s: FloatArray
+    ) -> _Stay:
+        rule = step.rule
+        if rule is None:
+            raise ValueError("a step on spot needs a rule")
+        profile, unknown = self.world.spot[segment.pool], np.ones(self.count)
+        hazard = self.scenarios.spot_hazard_factor.get(segment.pool, unknown)
+        wait = self.scenarios.spot_wait_factor.get(segment.pool, unknown)
+        rate = profile.preemptions_per_node_h * segment.nodes ** (1.0 - profile.gang_correlation) / HOUR_S
+        gang = Gang(
+            up_s=1.0 / np.maximum(rate * hazard, 1e-12),
+            down_s=profile.reacquire_s * wait,
+            up_shape_factor=self.world.spot_up_shape_factor,
+            down_shape_factor=self.world.spot_down_shape_factor,
+            notice_s=self.catalog.modes[segment.mode].notice_s or 0.0,
+        )
+        finish_by_s = inf if rule.finish_by_s is None else rule.finish_by_s
+        delay = self.scenarios.capacity_delay_s.get((segment.pool, "on-demand"))
+        out = Fallback(
+            rule=rule,
+            time_left_s=finish_by_s - start_s - overhead_s,
+            allowed=step.fallback_usd_per_node_h is not None,
+            wait_s=np.zeros(self.count) if delay is None else delay,
+            pace_frac=min(1.0, segment.goodput_frac / max(segment.paid_frac, 1e-6)),
+        )
+        history = work_on_spot(work_s, _saving(segment), self._hazards(segment), gang, out, self.rng)
+        return _Stay(
+            end_s=start_s + overhead_s + history.wall_s,
+            held_hours=(history.spot_s + overhead_s) / HOUR_S,
+            fallback_hours=history.on_demand_s / HOUR_S,
+            useful_s=work_s,
+            lost_s=history.lost_work_s,
+            failures=history.failures.astype(float),
+            losses=history.losses.astype(float),
+            undone=np.zeros(self.count),
+        )
+
+    def _planned_work(self, segment: Segment) -> tuple[float, float]:
+        """Work at full speed as planned, and calendar time per hour of use (machines with a queue)."""
+        owned = next((own for own in self.case.resources.owned if own.name == segment.pool), None)
+        stretch = 1.0 if owned is None else 24.0 / owned.queue_hours_per_day
+        if segment.tokens > 0.0 and segment.tokens_per_s > 0.0:
+            return segment.tokens / segment.tokens_per_s, stretch
+        used_s = segment.end_s - segment.start_s - segment.setup_s
+        return max(used_s, 0.0) * segment.goodput_frac / stretch, stretch
+
+    def _generation(self, segment: Segment) -> str:
+        chip = self.catalog.find_accelerator(segment.accelerator)
+        return "" if chip is None else chip.generation
+
+    def _hazards(self, segment: Segment) -> Hazards:
+        """Failures of a job on the nodes of a segment."""
+        profile, scenarios = self.world.failures, self.scenarios
+        node = segment.nodes * profile.failures_per_1000_node_days / 1000.0 / DAY_S
+        soft = profile.soft_failures_per_day / DAY_S
+        losses = 0.0
+        if segment.pool in self.world.spot and self.catalog.modes[segment.mode].preemptible:
+            spot = self.world.spot[segment.pool]
+            losses = spot.preemptions_per_node_h * segment.nodes ** (1.0 - spot.gang_correlation) / HOUR_S
+        replace_s = profile.spare_swap_s if segment.spare_nodes else profile.requeue_s
+        among = (node + soft) / max(node + soft + losses, 1e-30)
+        # What the plan's mean restart holds besides detection and replacement is loading and warming up.
+        resume_s = segment.checkpoint.restart_s - among * (profile.detect_s + replace_s)
+        return Hazards(
+            node_per_s=node * scenarios.failure_factor,
+            soft_per_s=soft * scenarios.soft_failure_factor,
+            hang_frac=self.world.hang_frac,
+            hang_s=scenarios.hang_s,
+            detect_s=profile.detect_s,
+            swap_s=profile.spare_swap_s,
+            requeue_s=profile.requeue_s,
+            resume_s=max(resume_s, 0.0),
+            spares=segment.spare_nodes,
+            repair_s=profile.repair_s,
+            recovery_factor=scenarios.recovery_factor,
+            recovery_spread_factor=self.world.recovery_spread_factor,
+        )
+
+    # All steps
+
+    def _samples(
+        self, ends: list[FloatArray], stays: list[tuple[Step, _Stay]], first: dict[str, FloatArray]
+    ) -> Samples:
+        zero = np.zeros(self.count)
+        task_end: dict[str, FloatArray] = {}
+        for step, end_s in zip(self.steps, ends, strict=True):
+            task_end[step.task] = np.maximum(task_end.get(step.task, zero), end_s)
+        finish_s = np.max(list(task_end.values()), axis=0) if task_end else zero
+        node_hours: dict[str, FloatArray] = defaultdict(lambda: zero)
+        hourly_usd: dict[str, FloatArray] = defaultdict(lambda: zero)
+        useful_s = held_s = lost_s = failures = losses = spot = away = zero
+        for step, stay in stays:
+            segment = step.segment
+            if segment is None:
+                continue
+            nodes = segment.nodes + segment.spare_nodes
+            both = stay.held_hours + stay.fallback_hours
+            node_hours[step.task] = node_hours[step.task] + nodes * both
+            own, other = self._prices(step, segment)
+            usd = nodes * (stay.held_hours * own + stay.fallback_hours * other)
+            hourly_usd[step.task] = hourly_usd[step.task] + usd
+            useful_s = useful_s + segment.nodes * stay.useful_s / (1.0 + self.scenarios.redone_frac)
+            held_s = held_s + segment.nodes * both * HOUR_S
+            lost_s, failures, losses = lost_s + stay.lost_s, failures + stay.failures, losses + stay.losses
+            if step.rule is not None:
+                spot, away = spot + nodes * stay.held_hours, away + nodes * stay.fallback_hours
+        hours = {task: (end_s - first[task]) / HOUR_S for task, end_s in task_end.items() if task in node_hours}
+        usage = Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor)
+        late = finish_s > (inf if self.case.deadline_s is None else self.case.deadline_s) + 1.0
+        for task in self.case.tasks:
+            due_s = self.case.seconds_from_start(task.due)
+            if due_s is not None and task.name in task_end:
+                late = late | (task_end[task.name] > due_s + 1.0)
+        return Samples(
+            weight=self.scenarios.weight,
+            finish_s=finish_s,
+            cost_usd=cost_usd(self.plan, self.case, usage),
+            late=np.asarray(late),
+            ettr_frac=np.asarray(useful_s / np.maximum(held_s, 1e-9)) if stays else np.ones(self.count),
+            lost_work_s=lost_s,
+            failures=failures,
+            preemptions=losses,
+            spot_node_hours=spot,
+            fallback_node_hours=away,
+            task_end_s=task_end,
+            rules=tuple(step.rule.sentence() for step in self.steps if step.rule is not None),
+        )
+
+    def _prices(self, step: Step, segment: Segment) -> tuple[FloatArray | float, float]:
+        """Price of a node-hour on the segment's own nodes and on what takes over."""
+        paid = self.catalog.modes[segment.mode].paid
+        buys = [b for b in self.plan.purchases if (b.pool, b.mode) == (segment.pool, segment.mode)]
+        bought = max((b.usd / b.bought_node_h for b in buys), default=0.0)
+        own: FloatArray | float = 0.0 if paid == "committed" else segment.usd_per_node_h
+        if step.rule is not None:
+            own = own * self.scenarios.spot_price_factor.get(segment.pool, np.ones(self.count))
+        other = step.fallback_usd_per_node_h
+        return own, (bought or segment.usd_per_node_h) if other is None else other
+
+
+def _saving(segment: Segment) -> Saving:
+    saved = segment.checkpoint
+    interval_s = max(saved.interval_s, LEAST_INTERVAL_S)
+    return Saving(interval_s, saved.blocking_s, max(saved.persist_s, saved.blocking_s))
+
+
+def _kinds(case: Case, catalog: Catalog) -> dict[str, str]:
+    """Whether each task trains a dense model or a mixture of experts; a task without a model takes that of
+    the one it follows."""
+    found: dict[str, str] = {}
+    for task in case.tasks:
+        model = task.model
+        if model is None:
+            found[task.name] = next((found[name] for name in task.after if name in found), DENSE)
+            continue
+        if isinstance(model, str):
+            known = catalog.models.get(model)
+            experts = known.experts if known is not None else 0
+        else:
+            experts = model.experts
+        found[task.name] = MOE if experts else DENSE
+    return found

@@ -1,0 +1,435 @@
+"""The adapter to HiGHS, and models on which releases of HiGHS are known to have been wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import inf, nan
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyomo.environ import ConcreteModel, Constraint, NonNegativeIntegers, NonNegativeReals, Objective, Var
+from scipy.optimize import linprog
+
+from trainplan import highs
+from trainplan.highs import Session, check_version, compile_model
+from trainplan.highs_worker import MatrixModel, Request
+from trainplan_models.base import NoAnswerError
+
+
+def matrix_model(
+    cost: list[float],
+    rows: list[list[float]],
+    between: Sequence[tuple[float, float]],
+    columns: Sequence[tuple[float, float]],
+    integer: str,
+    offset: float = 0.0,
+) -> MatrixModel:
+    """A model from dense rows; ``integer`` has one letter a column, ``i`` or ``c``."""
+    dense = np.array(rows, dtype=float).reshape(len(rows), len(cost))
+    places = [np.flatnonzero(row) for row in dense]
+    return MatrixModel(
+        cost=np.array(cost, dtype=float),
+        offset=offset,
+        col_lower=np.array([low for low, _ in columns]),
+        col_upper=np.array([high for _, high in columns]),
+        integer=np.array([letter == "i" for letter in integer]),
+        start=np.cumsum([0, *map(len, places)]).astype(np.int32),
+        index=np.concatenate(places).astype(np.int32),
+        value=np.concatenate([row[place] for row, place in zip(dense, places, strict=True)]),
+        row_lower=np.array([low for low, _ in between]),
+        row_upper=np.array([high for _, high in between]),
+    )
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Session() as opened:
+        yield opened
+
+
+def small(least: float = 4.5) -> MatrixModel:
+    """min 2 x + 3 z with x + z >= least; 1.14.0 answers 15 instead of 9 (HiGHS issue 3043)."""
+    return matrix_model([2, 3], [[1, 1]], [(least, inf)], [(0, 10), (0, 10)], "ci")
+
+
+CANARIES = {
+    "issue 3043": (small(), 9.0),
+    "issue 2957": (matrix_model([1, 2], [[1, 1]], [(20.1, inf)], [(0, 20), (8, 20)], "ic"), 28.2),
+    "issue 3073": (
+        matrix_model(
+            [100, 0.01, 0],
+            [[1, 0, 1], [0, -1, 1], [0, -1, -1], [0, 0, 1], [0, 0, -1]],
+            [(3, 3), (-inf, 0), (-inf, 0), (-inf, 3), (-inf, -0.45)],
+            [(0, inf), (-inf, inf), (0, inf)],
+            "cci",
+        ),
+        0.03,
+    ),
+    "issue 3094": (
+        matrix_model(
+            [10, 8, 0, 0, 0, 0],
+            [
+                [0, 0, 1, 0, -1000, 0],
+                [0, 0, 0, 1, 0, -1000],
+                [1, 0, 1, 0, 0, 0],
+                [0, 1, 0, 1, 0, 0],
+                [0, 0, 0, 0, 1, 1],
+            ],
+            [(-inf, 0), (-inf, 0), (1000, 1000), (1000, 1000), (-inf, 1)],
+            [(0, 1000)] * 4 + [(0, 1)] * 2,
+            "ccccii",
+        ),
+        8000.0,
+    ),
+    "issue 2432": (
+        matrix_model(
+            [-93, 25, 17],
+            [[-89, -40.7, -12], [-0.1, 77.2, -23.7], [-8.6, -6.5, 72.78]],
+            [(3994.5, inf), (-4878.3, inf), (-4930, inf)],
+            [(-100, 120), (-100, 10), (-100, 0)],
+            "ici",
+        ),
+        -3777.5712435,
+    ),
+    "fixed charge, big-M 1e4": (
+        matrix_model(
+            [1, 2, 300, 100],
+            [[1, 1, 0, 0], [1, 0, -1e4, 0], [0, 1, 0, -1e4]],
+            [(137.5, inf), (-inf, 0), (-inf, 0)],
+            [(0, inf), (0, inf), (0, 1), (0, 1)],
+            "ccii",
+        ),
+        375.0,
+    ),
+    "equality with many digits": (
+        matrix_model(
+            [1, 1, 0],
+            [[137.25, 911.125, 1]],
+            [(2097.5123456789012, 2097.5123456789012)],
+            [(0, 9), (0, 9), (0, 100)],
+            "iic",
+        ),
+        4.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("presolve", ["choose", "off"])
+@pytest.mark.parametrize("name", CANARIES)
+def test_highs_solves_what_releases_got_wrong(session: Session, name: str, presolve: str) -> None:
+    model, best = CANARIES[name]
+    session.load(model)
+    answer = session.solve(Request(options={"presolve": presolve}), 10.0)
+    assert answer.status == "optimal"
+    # 1e-6 is what an answer may break a row by.
+    assert answer.objective == pytest.approx(best, rel=2e-6)
+    assert answer.bound == pytest.approx(best, rel=1.1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3, 1e5])
+def test_scaling_rows_within_the_allowed_range_changes_nothing(session: Session, factor: float) -> None:
+    model = matrix_model(
+        [310, 520, 470, 1.5],
+        [[3 * factor, 5 * factor, 4.5 * factor, 0.01 * factor], [1, 1, 1, 0]],
+        [(47.3 * factor, inf), (-inf, 12)],
+        [(0, 6), (0, 6), (0, 6), (0, 300)],
+        "iiic",
+    )
+    session.load(model)
+    answer = session.solve(Request(), 10.0)
+    # 4 of the second, 6 of the third and 30 of the last.
+    whole = [
+        310 * a + 520 * b + 470 * c + 150 * max(0.0, 47.3 - 3 * a - 5 * b - 4.5 * c)
+        for a, b, c in product(range(7), repeat=3)
+        if a + b + c <= 12 and 47.3 - 3 * a - 5 * b - 4.5 * c <= 3.0
+    ]
+    assert answer.objective == pytest.approx(min(whole), rel=1e-6)
+
+
+def test_random_small_models_agree_with_enumeration(session: Session) -> None:
+    random = np.random.default_rng(7)
+    for _ in range(25):
+        rows = np.round(random.uniform(-9, 9, (3, 5)), 1)
+        cost = np.round(random.uniform(-20, 20, 5), 1)
+        upper = np.round(rows @ random.uniform(0, 3, 5) + random.uniform(0, 2, 3), 1)
+        columns = [(0.0, 3.0)] * 3 + [(0.0, 5.0)] * 2
+        model = matrix_model(cost.tolist(), rows.tolist(), [(-inf, u) for u in upper], columns, "iiicc")
+        session.load(model)
+        answer = session.solve(Request(), 10.0)
+        best = inf
+        for whole in product(range(4), repeat=3):
+            left = upper - rows[:, :3] @ whole
+            rest = linprog(cost[3:], A_ub=rows[:, 3:], b_ub=left, bounds=[(0, 5)] * 2)
+            if rest.status == 0:
+                best = min(best, float(cost[:3] @ whole) + float(rest.fun))
+        assert (answer.status == "infeasible") == (best == inf)
+        if best < inf:
+            assert answer.objective == pytest.approx(best, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("installed", ["0.9", "1.7.2", "1.13.1", "1.14.0", "1.15", "1.15.0"])
+def test_releases_that_return_wrong_optima_are_refused(
+    monkeypatch: pytest.MonkeyPatch, installed: str
+) -> None:
+    with pytest.raises(NoAnswerError, match=re.escape(installed) + ".*1.15.1"):
+        check_version(installed)
+    monkeypatch.setattr(highs, "version", lambda _: installed)
+    with pytest.raises(NoAnswerError):
+        Session()
+
+
+@pytest.mark.parametrize("installed", ["1.15.1", "1.15.1.post1", "1.16.0", "1.16.0rc1", "1.100.0", "2.0"])
+def test_later_releases_are_accepted(installed: str) -> None:
+    check_version(installed)
+
+
+def pyomo_model(
+    coefficient: float = 1.0, upper: float = 10.0, cost: float = 1.0, least: float = 2.0
+) -> ConcreteModel:
+    m = ConcreteModel()
+    m.x = Var(within=NonNegativeReals, bounds=(0.0, upper))
+    m.n = Var(within=NonNegativeIntegers, bounds=(0, 5))
+    m.c_least = Constraint(expr=coefficient * m.x + m.n >= least)
+    m.o = Objective(expr=cost * m.x + 3.0 * m.n)
+    return m
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"coefficient": 1e-10},
+        {"coefficient": 2e8},
+        {"upper": 1e9},
+        {"upper": 1e20},
+        {"cost": 1e-10},
+        {"cost": 1e9},
+        {"least": -6.3e20},
+        {"coefficient": nan},
+        {"cost": nan},
+    ],
+)
+def test_models_outside_the_reliable_range_are_refused(change: dict[str, float]) -> None:
+    compile_model(pyomo_model())
+    with pytest.raises((NoAnswerError, ValueError), match="range|nan"):
+        compile_model(pyomo_model(**change))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        matrix_model([1, 1], [[1e-10, 1]], [(1, inf)], [(0, 10)] * 2, "ii"),
+        matrix_model([1, 1], [[1e16, 1]], [(1, inf)], [(0, 10)] * 2, "ii"),
+        matrix_model([1, 1], [[1, 1]], [(6.3e20, inf)], [(0, inf)] * 2, "ic"),
+        matrix_model([1, 1], [[1, 1]], [(-inf, 1e20)], [(0, 10)] * 2, "ii"),
+        matrix_model([1e30, 1], [[1, 1]], [(1, inf)], [(0, 10)] * 2, "ii"),
+        matrix_model([1, 1], [[1, 1]], [(1, inf)], [(1e21, inf), (0, 10)], "cc"),
+    ],
+    ids=["tiny coefficient", "huge coefficient", "row lower", "row upper", "cost", "column lower"],
+)
+def test_what_highs_would_ignore_is_an_error(session: Session, model: MatrixModel) -> None:
+    with pytest.raises(NoAnswerError):
+        session.load(model)
+    assert session.model is None
+    session.load(small())
+    assert session.solve(Request(), 10.0).objective == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(columns=np.array([0]), col_lower=np.array([1e21]), col_upper=np.array([inf])),
+        Request(rows=np.array([0]), row_lower=np.array([1e21]), row_upper=np.array([inf])),
+        Request(options={"nonsense": 1}),
+        Request(options={"MIPGap": 0.1}),
+        Request(options={"mip_rel_gap": -1.0}),
+        Request(options={"presolve": "perhaps"}),
+        Request(options={"threads": 1.5}),
+    ],
+)
+def test_changes_and_options_that_highs_does_not_take_are_errors(session: Session, request_: Request) -> None:
+    session.load(small())
+    with pytest.raises(NoAnswerError):
+        session.solve(request_, 10.0)
+    assert session.solve(Request(), 10.0).objective == pytest.approx(9.0)
+
+
+def test_a_question_without_a_model_is_an_error() -> None:
+    with Session() as fresh, pytest.raises(NoAnswerError, match="no model"):
+        fresh.solve(Request(), 1.0)
+
+
+def test_changes_last_for_one_solve(session: Session) -> None:
+    session.load(small())
+    plain = session.solve(Request(), 10.0)
+    changed = session.solve(
+        Request(
+            cost=np.array([4.0, 3.0]),
+            offset=100.0,
+            columns=np.array([1]),
+            col_lower=np.array([0.0]),
+            col_upper=np.array([3.0]),
+            rows=np.array([0]),
+            row_lower=np.array([5.0]),
+            row_upper=np.array([inf]),
+            options={"mip_rel_gap": 0.5},
+        ),
+        10.0,
+    )
+    assert changed.objective == pytest.approx(117.0)
+    again = session.solve(Request(), 10.0)
+    assert again.objective == plain.objective == pytest.approx(9.0)
+    assert again.x is not None and plain.x is not None and (again.x == plain.x).all()
+
+
+@pytest.mark.parametrize("start", [[4.5, 0.0], [0.0, 5.0], [0.0, 0.0]])
+def test_a_start_does_not_change_the_answer(session: Session, start: list[float]) -> None:
+    session.load(small())
+    answer = session.solve(Request(start=np.array(start)), 10.0)
+    assert answer.status == "optimal"
+    assert answer.objective == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize("integer", ["cc", "ii"])
+def test_no_solution_and_no_bound_are_told_apart(session: Session, integer: str) -> None:
+    without_end = matrix_model([-1, 1], [[1, 1]], [(1, inf)], [(0, inf), (0, 10)], integer)
+    without_point = matrix_model([-1, 1], [[1, 1]], [(7, inf)], [(0, 3), (0, 3)], integer)
+    for model, status in ((without_end, "unbounded"), (without_point, "infeasible")):
+        session.load(model)
+        answer = session.solve(Request(options={"presolve": "off"}), 10.0)
+        assert (answer.status, answer.x, answer.objective) == (status, None, None)
+
+
+def hard() -> MatrixModel:
+    """Market split: nobody finds a solution of 4 such equalities in a moment, or that there is none."""
+    random = np.random.default_rng(3)
+    rows = random.integers(1, 100, (4, 40)).astype(float)
+    half = np.floor(rows.sum(axis=1) / 2.0)
+    slack = np.hstack([np.eye(4), -np.eye(4)])
+    return matrix_model(
+        [0.0] * 40 + [1.0] * 8,
+        np.hstack([rows, slack]).tolist(),
+        [(value, value) for value in half],
+        [(0, 1)] * 40 + [(0, 1000)] * 8,
+        "i" * 40 + "c" * 8,
+    )
+
+
+@pytest.mark.parametrize(("options", "limit_s"), [({}, 0.2), ({}, 0.0), ({"mip_max_nodes": 5}, 10.0)])
+def test_an_answer_cut_short_is_never_optimal(
+    session: Session, options: dict[str, float], limit_s: float
+) -> None:
+    session.load(hard())
+    answer = session.solve(Request(options=options), limit_s)
+    assert answer.status in ("time-limit", "limit")
+    if answer.x is not None:
+        assert answer.bound is not None and answer.objective is not None
+        assert answer.bound < answer.objective
+
+
+def test_a_solve_that_ignores_its_limit_is_killed_and_the_next_one_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(highs, "GRACE_S", 0.3)
+    with Session() as own:
+        own.load(small())
+        stuck = own._process
+        os.kill(stuck.pid, signal.SIGSTOP)
+        answer = own.solve(Request(), 0.1)
+        assert (answer.status, answer.x, answer.objective, answer.bound) == ("time-limit", None, None, None)
+        assert stuck.returncode == -signal.SIGKILL
+        monkeypatch.undo()
+        assert own.solve(Request(), 10.0).objective == pytest.approx(9.0)
+
+
+def test_a_model_that_is_never_read_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(highs, "LOAD_LIMIT_S", 0.3)
+    with Session() as own:
+        os.kill(own._process.pid, signal.SIGSTOP)
+        with pytest.raises(NoAnswerError, match="to read the model"):
+            own.load(small())
+        monkeypatch.undo()
+        own.load(small())
+        assert own.solve(Request(), 10.0).objective == pytest.approx(9.0)
+
+
+def test_a_worker_that_dies_is_no_answer_and_the_next_one_works() -> None:
+    with Session() as own:
+        own.load(small())
+        own._process.kill()
+        own._process.wait()
+        with pytest.raises(NoAnswerError, match="ended unexpectedly"):
+            own.solve(Request(), 10.0)
+        assert own.solve(Request(), 10.0).objective == pytest.approx(9.0)
+        with pytest.raises(NoAnswerError, match="ended unexpectedly"):
+            own.load("not a model")  # type: ignore[arg-type]
+        own.load(small(5.5))
+        assert own.solve(Request(), 10.0).objective == pytest.approx(11.0)
+
+
+@pytest.mark.parametrize("said", [b"", b"\x80\x04\x95\xff\x00\x00\x00\x00\x00\x00\x00"])
+def test_half_an_answer_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: bytes) -> None:
+    stub = tmp_path / "stub.py"
+    stub.write_text(
+        f"import pickle, sys\npickle.load(sys.stdin.buffer)\nsys.stdout.buffer.write({said!r})\n",
+        encoding="utf-8",
+    )
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, str(stub)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(Session, "_start", staticmethod(start))
+    with Session() as own, pytest.raises(NoAnswerError, match="ended unexpectedly"):
+        own.load(small())
+
+
+def test_ctrl_c_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Session() as own:
+        own.load(small())
+        monkeypatch.setattr(highs, "select", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            own.solve(Request(), 10.0)
+        assert own._process.poll() is not None
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with Session() as own:
+        own.load(small())
+        own.solve(Request(), 10.0)
+        with pytest.raises(NoAnswerError):
+            own.solve(Request(options={"nonsense": 1}), 10.0)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_compiling_keeps_rows_bounds_kinds_and_constants() -> None:
+    m = ConcreteModel()
+    m.x = Var([0, "a,b"], bounds=(-1.0, 4.0))
+    m.n = Var(within=NonNegativeIntegers)
+    m.unused = Var(within=NonNegativeReals)
+    m.c_between = Constraint(expr=(1.0, m.x[0] + 2.0 * m.n, 6.0))
+    m.c_equal = Constraint(expr=m.x["a,b"] - m.n + 0.5 == 2.0)
+    m.o = Objective(expr=3.0 * m.x[0] + m.n + 7.0)
+    compiled = compile_model(m)
+    model = compiled.model
+    assert model.offset == 7.0
+    assert set(compiled.columns) == {m.x[0].name, m.x["a,b"].name, "n"}
+    x, n = compiled.columns["x[0]"], compiled.columns["n"]
+    assert (model.cost[x], model.cost[n]) == (3.0, 1.0)
+    assert (model.col_lower[x], model.col_upper[x], model.col_lower[n], model.col_upper[n]) == (-1, 4, 0, inf)
+    assert (model.integer[x], model.integer[n]) == (False, True)
+    equal = compiled.rows["c_equal"]
+    assert (model.row_lower[equal], model.row_upper[equal]) == (1.5, 1.5)
+    low = max(model.row_lower[row] for row in range(3) if row != equal)
+    high = min(model.row_upper[row] for row in range(3) if row != equal)
+    assert (low, high) == (1.0, 6.0)
+    assert compiled.value(np.array([2.5, 2.5, 2.5]), "unused") == 0.0
+    assert compiled.value(np.arange(3.0), "n") == n
