@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -33,9 +34,10 @@ class NotJudged(Exception):
 def number(row: Row, key: str) -> float | None:
     text = (row.get(key) or "").strip()
     try:
-        return float(text) if text else None
+        value = float(text)
     except ValueError:
         return None
+    return value if math.isfinite(value) else None
 
 
 def count(row: Row, key: str) -> int | None:

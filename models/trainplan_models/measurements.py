@@ -109,9 +109,10 @@ def normalized(row: Row) -> dict[str, str]:
     if "iteration time (ms)" not in row:
         return dict(row)
     out = {VTRAIN[key]: value for key, value in row.items() if key in VTRAIN}
+    iteration_ms = number(row, "iteration time (ms)")
     out |= {
         "row_id": row.get("row_id", ""),
-        "step_time_s": str(float(row["iteration time (ms)"]) / 1000.0),
+        "step_time_s": "" if iteration_ms is None else str(iteration_ms / 1000.0),
         "vocab": "51200",
         "accelerator": "A100-80GB-SXM",
         "accelerators_per_node": "8",
@@ -261,27 +262,9 @@ def _read(row: Row, row_id: str, known: Known) -> Reading:
     if devices is None:
         raise NotJudged("number of accelerators not given")
     node, nodes = node_of(row, accelerator, devices)
-    partial = {
-        key: value for key in ("tp", "pp", "vp", "cp", "ep", "micro_batch") if (value := count(row, key))
-    }
-    if "tp" in partial or "pp" in partial:
-        for key in ("tp", "pp", "vp", "cp"):
-            partial.setdefault(key, 1)
-    model_parallel = partial.get("tp", 1) * partial.get("pp", 1) * partial.get("cp", 1)
-    if "tp" in partial and devices % model_parallel == 0:
-        partial["dp"] = devices // model_parallel
-    stage, group, offload = _zero(row, software["framework"])
-    if stage is not None:
-        partial["zero_stage"], partial["shard_group"] = stage, group
+    partial, offload = _degrees(row, devices, software)
     batch, filled = _batch(row, partial.get("dp"), partial.get("micro_batch"), devices, seq)
-    if software["framework"] == "torchtitan" and partial.get("pp", 1) > 1:
-        # The local batch of a pipeline is cut into micro-batches of one sequence.
-        partial["micro_batch"] = 1
-    if row.get("source_group", "").startswith(("mlperf", "published-run")) and not row.get("vp"):
-        # These interleave their pipelines; the tables leave the cell empty.
-        partial.pop("vp", None)
-    if "micro_batch" in filled:
-        partial["micro_batch"] = 1
+    _settle(row, partial, software, filled)
     if partial.get("dp", 1) > batch:
         raise NotJudged(f"printed degrees need {partial['dp']} replicas for a global batch of {batch}")
     precision = _precision(row) or _default_precision(row, accelerator)
@@ -297,17 +280,8 @@ def _read(row: Row, row_id: str, known: Known) -> Reading:
         software=software["software"],
         document_tokens=512 if "packed" in row.get("status_note", "") or _finetune(row, task) else 0,
     )
-    if spread := re.search(r"sequence_parallel=(True|False)", row.get("status_note", "")):
-        partial["sequence_parallel"] = int(spread.group(1) == "True")
-    elif "seqpar" in row.get("recompute", ""):
-        partial["sequence_parallel"] = 1
-    elif software["software"].startswith("aleph-alpha"):
-        partial["sequence_parallel"] = 0
     missing = tuple(key for key in ("micro_batch", "tp") if key not in partial)
-    recompute = row.get("recompute", "").split("+")[0].replace("selective-op", "selective")
-    if not recompute and software["software"] == "hf-2024":
-        # Fine-tuning scripts recompute nothing unless told to.
-        recompute = "none"
+    recompute = _recompute(row, software)
     return Reading(
         row_id, setup, accelerator, node, nodes, partial, recompute,
         _measured(row, setup, accelerator, devices),
@@ -315,6 +289,48 @@ def _read(row: Row, row_id: str, known: Known) -> Reading:
         (*assumed, *filled, *missing, *(() if recompute else ("recompute",))),
         number(row, "peak_gib"), row.get("outcome", ""),
     )  # fmt: skip
+
+
+def _degrees(row: Row, devices: int, software: Row) -> tuple[dict[str, int], bool]:
+    """Printed degrees with what follows from them, and whether the optimizer is offloaded."""
+    names = ("tp", "pp", "vp", "cp", "ep", "micro_batch")
+    partial = {key: value for key in names if (value := count(row, key))}
+    if "tp" in partial or "pp" in partial:
+        for key in ("tp", "pp", "vp", "cp"):
+            partial.setdefault(key, 1)
+    model_parallel = partial.get("tp", 1) * partial.get("pp", 1) * partial.get("cp", 1)
+    if "tp" in partial and devices % model_parallel == 0:
+        partial["dp"] = devices // model_parallel
+    stage, group, offload = _zero(row, software["framework"])
+    if stage is not None:
+        partial["zero_stage"], partial["shard_group"] = stage, group
+    return partial, offload
+
+
+def _settle(row: Row, partial: dict[str, int], software: Row, filled: tuple[str, ...]) -> None:
+    """Habits of frameworks and tables that change what a printed degree means."""
+    piped = partial.get("pp", 1) > 1
+    if "micro_batch" in filled or (software["framework"] == "torchtitan" and piped):
+        # torchtitan's local batch of a pipeline is cut into micro-batches of one sequence.
+        partial["micro_batch"] = 1
+    if row.get("source_group", "").startswith(("mlperf", "published-run")) and not row.get("vp"):
+        # These interleave their pipelines; the tables leave the cell empty.
+        partial.pop("vp", None)
+    if spread := re.search(r"sequence_parallel=(True|False)", row.get("status_note", "")):
+        partial["sequence_parallel"] = int(spread.group(1) == "True")
+    elif "seqpar" in row.get("recompute", ""):
+        partial["sequence_parallel"] = 1
+    elif software["software"].startswith("aleph-alpha"):
+        partial["sequence_parallel"] = 0
+
+
+def _recompute(row: Row, software: Row) -> str:
+    """The printed recompute kind; empty when it is open."""
+    printed = row.get("recompute", "").split("+")[0].replace("selective-op", "selective")
+    if not printed and software["software"] == "hf-2024":
+        # Fine-tuning scripts recompute nothing unless told to.
+        return "none"
+    return printed
 
 
 def _finetune(row: Row, task: str) -> bool:

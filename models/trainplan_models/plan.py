@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from trainplan_models.base import Record
+from trainplan_models.spot_policy import FallbackRule
 
 SCHEMA_VERSION = 1
 
@@ -92,6 +93,8 @@ class Segment(Record):
     checkpoint: CheckpointPlan
     usd_per_node_h: float
     """Price while used; 0 for what is committed or already owned."""
+    fallback: FallbackRule | None = None
+    """What the launcher does when the nodes are taken away; None where they are not."""
 
 
 class Purchase(Record):
@@ -224,6 +227,56 @@ class SolverInfo(Record):
     """What the bound is a bound over."""
 
 
+class RiskCause(Record):
+    """What makes the outcome uncertain, and how much of the spread it brings."""
+
+    name: str
+    finish_share: float
+    cost_share: float
+
+
+class RiskPoint(Record):
+    """One plan on the way from cheapest to surest."""
+
+    margin_frac: float
+    """Share of the time to the deadline (or of the budget) that the plan leaves free."""
+    chance_frac: float
+    """Simulated chance of being done in time and in budget."""
+    cost_usd: float
+    """Expected cost."""
+    finish_s: float
+    """Expected finish."""
+
+
+class Risk(Record):
+    """What became of the plan in scenarios that the optimization never saw."""
+
+    wanted_frac: float
+    """The case's reliability."""
+    chance_frac: float
+    """Chance of being done in time and in budget."""
+    chance_low_frac: float
+    """Its lower confidence bound, one-sided 95 %."""
+    in_time_frac: float
+    in_budget_frac: float
+    scenarios_count: int
+    seed: int
+    finish_p50_s: float
+    finish_p90_s: float
+    cost_mean_usd: float
+    cost_p50_usd: float
+    cost_p90_usd: float
+    effective_time_frac: float
+    """Useful share of the time in which nodes are held (ETTR)."""
+    causes: tuple[RiskCause, ...] = ()
+    fallback: tuple[str, ...] = ()
+    """What to do when a spot segment falls behind, in words a launcher can follow."""
+    margin_frac: float = 0.0
+    """What was left free of the deadline (or budget) so that the chance holds."""
+    tried: tuple[RiskPoint, ...] = ()
+    """Plans that were weighed against each other, the cheapest first."""
+
+
 class Plan(Record):
     """The answer to a case."""
 
@@ -251,5 +304,7 @@ class Plan(Record):
     warnings: tuple[str, ...] = ()
     solver: SolverInfo
     labels: dict[str, str] = {}
+    risk: Risk | None = None
+    """Absent where the plan was not simulated."""
     case: dict[str, Any]
     """The case as it was understood, in canonical units, so that the plan stands alone."""

@@ -26,7 +26,7 @@ from trainplan_models.simulation_results import Simulation as Simulation
 from trainplan_models.simulation_results import TaskSpread as TaskSpread
 from trainplan_models.simulation_results import summary as summary
 from trainplan_models.simulation_spot import Fallback, Gang, work_on_spot
-from trainplan_models.simulation_world import DENSE, MOE, Scenarios, World, world_of
+from trainplan_models.simulation_world import DENSE, MOE, Scenarios, World, gang_up_s, world_of
 
 if TYPE_CHECKING:
     from trainplan_models.case import Case
@@ -36,6 +36,7 @@ FloatArray = NDArray[np.float64]
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 LEAST_INTERVAL_S = 1.0
+
 
 def simulate(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, seed: int = 0) -> Simulation:
     """Run a plan through scenarios and sum up.
@@ -160,9 +161,8 @@ class _Runner:
         profile, unknown = self.world.spot[segment.pool], np.ones(self.count)
         hazard = self.scenarios.spot_hazard_factor.get(segment.pool, unknown)
         wait = self.scenarios.spot_wait_factor.get(segment.pool, unknown)
-        rate = profile.preemptions_per_node_h * segment.nodes ** (1.0 - profile.gang_correlation) / HOUR_S
         gang = Gang(
-            up_s=1.0 / np.maximum(rate * hazard, 1e-12),
+            up_s=gang_up_s(segment.nodes, profile) / np.maximum(hazard, 1e-9),
             down_s=profile.reacquire_s * wait,
             up_shape_factor=self.world.spot_up_shape_factor,
             down_shape_factor=self.world.spot_down_shape_factor,
@@ -209,8 +209,7 @@ class _Runner:
         soft = profile.soft_failures_per_day / DAY_S
         losses = 0.0
         if segment.pool in self.world.spot and self.catalog.modes[segment.mode].preemptible:
-            spot = self.world.spot[segment.pool]
-            losses = spot.preemptions_per_node_h * segment.nodes ** (1.0 - spot.gang_correlation) / HOUR_S
+            losses = 1.0 / gang_up_s(segment.nodes, self.world.spot[segment.pool])
         replace_s = profile.spare_swap_s if segment.spare_nodes else profile.requeue_s
         among = (node + soft) / max(node + soft + losses, 1e-30)
         # What the plan's mean restart holds besides detection and replacement is loading and warming up.
@@ -258,7 +257,9 @@ class _Runner:
             lost_s, failures, losses = lost_s + stay.lost_s, failures + stay.failures, losses + stay.losses
             if step.rule is not None:
                 spot, away = spot + nodes * stay.held_hours, away + nodes * stay.fallback_hours
-        hours = {task: (end_s - first[task]) / HOUR_S for task, end_s in task_end.items() if task in node_hours}
+        hours = {
+            task: (end_s - first[task]) / HOUR_S for task, end_s in task_end.items() if task in node_hours
+        }
         usage = Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor)
         late = finish_s > (inf if self.case.deadline_s is None else self.case.deadline_s) + 1.0
         for task in self.case.tasks:
@@ -272,12 +273,16 @@ class _Runner:
             late=np.asarray(late),
             ettr_frac=np.asarray(useful_s / np.maximum(held_s, 1e-9)) if stays else np.ones(self.count),
             lost_work_s=lost_s,
-            failures=failures,
-            preemptions=losses,
+            failures_count=failures,
+            preemptions_count=losses,
             spot_node_hours=spot,
             fallback_node_hours=away,
             task_end_s=task_end,
-            rules=tuple(step.rule.sentence() for step in self.steps if step.rule is not None),
+            rules=tuple(
+                f"{step.task} on {step.segment.pool}: {step.rule.sentence()}"
+                for step in self.steps
+                if step.rule is not None and step.segment is not None
+            ),
         )
 
     def _prices(self, step: Step, segment: Segment) -> tuple[FloatArray | float, float]:

@@ -83,12 +83,12 @@ class Hazards:
         """Rate of all failures."""
         return self.node_per_s + self.soft_per_s
 
-    def recovery_s(self, who: IntArray, rng: Generator) -> FloatArray:
+    def recover(self, who: IntArray, rng: Generator) -> tuple[FloatArray, FloatArray]:
         """Time from a failure until work goes on, for one failure of each scenario in ``who``.
 
-        A failure during a recovery starts it anew.
+        A failure during a recovery starts it anew; the second array counts them.
         """
-        total_s = np.zeros(who.size)
+        total_s, again = np.zeros(who.size), np.zeros(who.size)
         pending = np.arange(who.size)
         while pending.size:
             owner = who[pending]
@@ -97,8 +97,9 @@ class Hazards:
             cut = rng.exponential(size=owner.size) / np.maximum(rate, 1e-30)
             failed = cut < try_s
             total_s[pending] += np.where(failed, cut, try_s)
+            again[pending] += failed
             pending = pending[failed]
-        return total_s
+        return total_s, again
 
     def _attempt_s(self, owner: IntArray, rng: Generator) -> FloatArray:
         """One recovery that is not disturbed."""
@@ -126,6 +127,7 @@ class History:
     down_s: FloatArray
     """Time in recoveries."""
     failures: IntArray
+    """Those during recoveries included."""
 
 
 def work_through(work_s: FloatArray, saving: Saving, hazards: Hazards, rng: Generator) -> History:
@@ -138,15 +140,16 @@ def work_through(work_s: FloatArray, saving: Saving, hazards: Hazards, rng: Gene
         rng: source of randomness.
     """
     count = work_s.size
-    parts = [np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count, np.int64)]
+    wall_s, lost_s, down_s = np.zeros(count), np.zeros(count), np.zeros(count)
+    failures = np.zeros(count, np.int64)
     expected = work_s / saving.interval_s * np.expm1(np.minimum(hazards.per_s * saving.cycle_s, 30.0)) + 1.0
     block = np.floor(np.cumsum(expected) / EVENTS_AT_ONCE).astype(np.int64)
     edges = np.flatnonzero(np.diff(block, prepend=-1))
     for start, end in zip(edges, [*edges[1:], count], strict=True):
         who = np.arange(start, end)
-        for total, part in zip(parts, _block(who, work_s[who], saving, hazards, rng), strict=True):
-            total[who] = part
-    return History(parts[0], parts[1], parts[2], np.asarray(parts[3], np.int64))
+        part = _block(who, work_s[who], saving, hazards, rng)
+        wall_s[who], lost_s[who], down_s[who], failures[who] = part
+    return History(wall_s, lost_s, down_s, failures)
 
 
 def _block(
@@ -191,10 +194,13 @@ def _trials(
     # The stretch before succeeded, else the job has just been loaded from a save that is there.
     unsaved = (at_s < saving.persist_s - saving.blocking_s) & (rng.random(place.size) < live[place])
     lost_s = lost_s + np.where(unsaved, saving.interval_s, 0.0)
-    down_s = hazards.recovery_s(who[place], rng)
+    down_s, repeated = hazards.recover(who[place], rng)
 
     def by_scenario(values: FloatArray) -> FloatArray:
-        return np.bincount(place, weights=values, minlength=who.size)
+        return np.asarray(np.bincount(place, weights=values, minlength=who.size), np.float64)
 
-    again = by_scenario(unsaved.astype(float))
-    return (by_scenario(at_s + down_s), by_scenario(lost_s), by_scenario(down_s), count.astype(float)), again
+    failures = count + by_scenario(repeated)
+    return (
+        (by_scenario(at_s + down_s), by_scenario(lost_s), by_scenario(down_s), failures),
+        by_scenario(unsaved.astype(float)),
+    )

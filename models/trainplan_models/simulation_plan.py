@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trainplan_models.plan import Plan, Segment
-from trainplan_models.simulation_world import World, gang_up_s
+from trainplan_models.simulation_world import World, gang_up_s, world_of
 from trainplan_models.spot_policy import FallbackRule
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ Row = tuple[str, Segment | None, float, float]
 def steps_of(plan: Plan, case: Case, catalog: Catalog, world: World) -> tuple[Step, ...]:
     """The steps of a plan in an order in which each comes after what it waits for."""
     tasks = {task.name: task for task in case.tasks}
-    rows: list[Row] = [
-        (s.task, s, s.start_s, s.end_s) for s in plan.segments
-    ]
+    rows: list[Row] = [(s.task, s, s.start_s, s.end_s) for s in plan.segments]
     with_nodes = {s.task for s in plan.segments}
     rows += [(t.task, None, t.start_s, t.end_s) for t in plan.tasks if t.task not in with_nodes]
     # A task of no length comes after what ends when it starts.
@@ -116,7 +114,11 @@ def _after(
     found = []
     for i, (other, held, _, end_s) in enumerate(rows[:place]):
         turn = False
-        if segment is not None and held is not None and (held.pool, held.mode) == (segment.pool, segment.mode):
+        if (
+            segment is not None
+            and held is not None
+            and (held.pool, held.mode) == (segment.pool, segment.mode)
+        ):
             both = held.nodes + held.spare_nodes + segment.nodes + segment.spare_nodes
             turn = end_s <= start_s + 1.0 and both > most[segment.pool, segment.mode]
         if other == name or other in task.after or turn:
@@ -124,9 +126,7 @@ def _after(
     return tuple(found)
 
 
-def _takes_over(
-    rows: list[Row], after: tuple[int, ...], segment: Segment
-) -> bool:
+def _takes_over(rows: list[Row], after: tuple[int, ...], segment: Segment) -> bool:
     for i in after:
         held = rows[i][1]
         if held is None or (held.pool, held.mode) != (segment.pool, segment.mode):
@@ -156,6 +156,20 @@ def _window(plan: Plan, case: Case, catalog: Catalog, segment: Segment | None) -
 # The way out of spot
 
 
+def with_rules(plan: Plan, case: Case, catalog: Catalog) -> Plan:
+    """The plan with the standard rule on every segment that can be preempted and has none.
+
+    Raises:
+        InputError: the case names a profile that the catalogue has not.
+    """
+    steps = steps_of(plan, case, catalog, world_of(plan, case, catalog))
+    rules = {id(step.segment): step.rule for step in steps if step.rule is not None}
+    segments = tuple(
+        s.model_copy(update={"fallback": rules[id(s)]}) if id(s) in rules else s for s in plan.segments
+    )
+    return plan.model_copy(update={"segments": segments})
+
+
 def _with_rule(steps: list[Step], place: int, case: Case, catalog: Catalog, world: World) -> Step:
     step = steps[place]
     segment = step.segment
@@ -164,7 +178,7 @@ def _with_rule(steps: list[Step], place: int, case: Case, catalog: Catalog, worl
     price = _on_demand_usd(segment, case, catalog)
     if not catalog.modes[segment.mode].preemptible:
         return replace(step, fallback_usd_per_node_h=price)
-    rule = rule_for(steps, place, case, catalog, world, price)
+    rule = segment.fallback or rule_for(steps, place, case, catalog, world, price)
     return replace(step, fallback_usd_per_node_h=price, rule=rule)
 
 

@@ -157,7 +157,9 @@ class _Clock:
         self.starting_s = self.starting_s - overhead_s
         self.done_s = self.done_s + gain_s
         finish_s = step * tick_s + billed_s
-        ended = active & (self.job.work_s - self.done_s <= DONE_S) & (finish_s <= self.job.deadline_s + DONE_S)
+        ended = (
+            active & (self.job.work_s - self.done_s <= DONE_S) & (finish_s <= self.job.deadline_s + DONE_S)
+        )
         self.finish_s = np.where(ended, finish_s, self.finish_s)
         self.mode, self.zone = choice, zone
 

@@ -84,8 +84,8 @@ class Samples:
     """Some task or the programme ended after its date."""
     ettr_frac: FloatArray
     lost_work_s: FloatArray
-    failures: FloatArray
-    preemptions: FloatArray
+    failures_count: FloatArray
+    preemptions_count: FloatArray
     spot_node_hours: FloatArray
     fallback_node_hours: FloatArray
     task_end_s: dict[str, FloatArray]
@@ -119,8 +119,8 @@ def summary(found: Samples, case: Case, scenarios: Scenarios, seed: int) -> Simu
         ettr_mean_frac=float(weight @ found.ettr_frac),
         ettr_quantiles_frac=quantiles(found.ettr_frac, weight),
         lost_work_mean_s=float(weight @ found.lost_work_s),
-        failures_mean_count=float(weight @ found.failures),
-        preemptions_mean_count=float(weight @ found.preemptions),
+        failures_mean_count=float(weight @ found.failures_count),
+        preemptions_mean_count=float(weight @ found.preemptions_count),
         on_demand_share=float(
             found.fallback_node_hours.sum()
             / max((found.fallback_node_hours + found.spot_node_hours).sum(), 1e-9)

@@ -168,8 +168,8 @@ class _Runs:
     def fail(self, who: IntArray, at_s: FloatArray) -> None:
         """A node or the job fails; the job recovers on the nodes it has."""
         self.stop(who, at_s, saved=False)
-        self.failures[who] += 1
-        recovery_s = self.hazards.recovery_s(who, self.rng)
+        recovery_s, again = self.hazards.recover(who, self.rng)
+        self.failures[who] += 1 + again.astype(np.int64)
         self.down_s[who] += recovery_s
         self.life_s[who] = at_s
         self.ready_s[who] = at_s + recovery_s

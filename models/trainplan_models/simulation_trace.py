@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ from trainplan_models.simulation_plan import Step, steps_of
 from trainplan_models.simulation_replay import Job, offline_bound_usd, on_demand_usd, replay
 from trainplan_models.simulation_statistics import quantiles
 from trainplan_models.simulation_world import world_of
-from trainplan_models.spot_policy import FallbackRule, Greedy, Policy, UniformProgress
+from trainplan_models.spot_policy import FallbackRule, Greedy, Policy, SpotOnly, UniformProgress
 from trainplan_models.traces import Trace, Windows, windows
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TraceReplay(Record):
     work_s: float
     """Time the work takes on nodes that are not taken away."""
     deadline_s: float
-    """Time from the start of the segment until it has to end."""
+    """Time from the start of the segment until it has to end; earlier where the recording is short."""
     on_demand_usd: float
     """Cost on on-demand alone."""
     finish_quantiles_s: dict[str, float]
@@ -82,7 +82,9 @@ def replay_plan(
         if step.segment is not None and step.rule is not None
     ]
     if not found:
-        raise InputError(Problem("the plan has no segment on spot, so there is nothing to replay", key="PLAN"))
+        raise InputError(
+            Problem("the plan has no segment on spot, so there is nothing to replay", key="PLAN")
+        )
     return tuple(found)
 
 
@@ -97,11 +99,13 @@ def _replay(
     gang = min(segment.nodes, *(zone.most_nodes for zone in zones))
     if gang < 1:
         raise InputError(Problem("no node was ever there in a recording", key="--trace"))
-    job = _job(step, segment, rule, catalog)
+    job = _within(_job(step, segment, rule, catalog), rule, min(zone.length_s for zone in zones))
     stretch = windows(zones, gang, job.deadline_s, starts)
+    if step.fallback_usd_per_node_h is None:
+        stretch = replace(stretch, usd_per_node_h=None)
     base_usd = on_demand_usd(job)
     rows, finish = [], np.zeros(0)
-    for name, policy in _policies(rule):
+    for name, policy in _policies(rule, step.fallback_usd_per_node_h is not None):
         result = replay(policy, job, stretch)
         rows.append(
             PolicyResult(
@@ -112,7 +116,7 @@ def _replay(
                 preemptions_mean_count=float(result.losses.mean()),
             )
         )
-        if policy is rule:
+        if not rows[1:]:
             finish = result.finish_s[~result.missed]
     rows.append(_bound(job, stretch, base_usd))
     weight = np.full(finish.size, 1.0 / max(finish.size, 1))
@@ -132,6 +136,14 @@ def _replay(
     )
 
 
+def _within(job: Job, rule: FallbackRule, length_s: float) -> Job:
+    """The job with a deadline that a recording can hold several times; an earlier one is the harder test."""
+    if job.deadline_s <= length_s / 2.0:
+        return job
+    least_s = 1.25 * (job.work_s + rule.guard_s)
+    return replace(job, deadline_s=min(job.deadline_s, max(least_s, length_s / 2.0)))
+
+
 def _bound(job: Job, stretch: Windows, base_usd: float) -> PolicyResult:
     usd = float(offline_bound_usd(job, stretch).mean())
     return PolicyResult(
@@ -143,7 +155,9 @@ def _bound(job: Job, stretch: Windows, base_usd: float) -> PolicyResult:
     )
 
 
-def _policies(rule: FallbackRule) -> list[tuple[str, Policy]]:
+def _policies(rule: FallbackRule, way_out: bool) -> list[tuple[str, Policy]]:
+    if not way_out:
+        return [("spot alone", SpotOnly())]
     # The known policies get the same room for a restart, or they would be late where the rule is not.
     return [
         ("the plan's rule", rule),
@@ -165,13 +179,14 @@ def _job(step: Step, segment: Segment, rule: FallbackRule, catalog: Catalog) -> 
     notice_s = catalog.modes[segment.mode].notice_s or 0.0
     saved = segment.checkpoint
     nodes = segment.nodes + segment.spare_nodes
-    on_demand = step.fallback_usd_per_node_h
+    # Without on-demand the same nodes, never taken away, are what spot is held against.
+    on_demand = step.fallback_usd_per_node_h or segment.usd_per_node_h * (1.0 + 1e-9)
     return Job(
         work_s=work_s,
         deadline_s=max(deadline_s, work_s + rule.guard_s),
         restart_s=rule.restart_s,
         spot_usd_per_h=segment.usd_per_node_h * nodes,
-        on_demand_usd_per_h=(inf if on_demand is None else on_demand) * nodes,
+        on_demand_usd_per_h=on_demand * nodes,
         nodes=nodes,
         checkpoint_s=0.0 if notice_s >= saved.persist_s else saved.interval_s,
     )

@@ -46,10 +46,10 @@ class Distribution:
     """A cause as a distribution."""
 
     kind: str
-    parameters: tuple[tuple[str, float], ...]
+    parameters: Mapping[str, float]
 
     def __getitem__(self, name: str) -> float:
-        return dict(self.parameters)[name]
+        return self.parameters[name]
 
     def draw(self, normal: FloatArray, scale: float = 1.0) -> FloatArray:
         """Values for standard normal draws.
@@ -73,12 +73,12 @@ class Distribution:
             tail = ndtri(np.clip(within, 1e-9, 1.0 - 1e-9))
             return np.where(late, self["median"] * np.exp(self["sigma"] * tail), 0.0)
         if self.kind == "quantiles":
-            points = sorted((float(name), value) for name, value in self.parameters)
-            return np.asarray(np.interp(share, *zip(*points, strict=True)))
+            points = sorted((float(name), value) for name, value in self.parameters.items())
+            return np.asarray(np.interp(share, [at for at, _ in points], [value for _, value in points]))
         low, mode, high = self["low"], self["mode"], self["high"]
         rise = np.sqrt(share * (high - low) * (mode - low))
         fall = np.sqrt((1.0 - share) * (high - low) * (high - mode))
-        return np.where(share * (high - low) < mode - low, low + rise, high - fall)
+        return np.asarray(np.where(share * (high - low) < mode - low, low + rise, high - fall))
 
 
 def distribution(kind: str, parameters: tuple[str, ...], key: str = "") -> Distribution:
@@ -88,21 +88,23 @@ def distribution(kind: str, parameters: tuple[str, ...], key: str = "") -> Distr
         InputError: an unknown name, a parameter missing or not a number.
     """
     if kind not in NEEDED:
-        raise InputError(Problem(f"unknown distribution {kind!r}", key=key, fix=f"Known: {', '.join(NEEDED)}"))
-    found: list[tuple[str, float]] = []
+        raise InputError(
+            Problem(f"unknown distribution {kind!r}", key=key, fix=f"Known: {', '.join(NEEDED)}")
+        )
+    found: dict[str, float] = {}
     for text in parameters:
         name, _, value = text.partition("=")
         try:
-            found.append((name.strip(), float(value)))
+            found[name.strip()] = float(value)
             if kind == "quantiles" and not 0.0 <= float(name) <= 1.0:
                 raise ValueError
         except ValueError:
             raise InputError(Problem(f"{text!r} is not name=number", key=key)) from None
-    missing = [name for name in NEEDED[kind] if name not in dict(found)]
-    if missing or len(found) < 1 or not np.all(np.isfinite([value for _, value in found])):
+    missing = [name for name in NEEDED[kind] if name not in found]
+    if missing or not found or not np.all(np.isfinite(list(found.values()))):
         needs = ", ".join(NEEDED[kind]) or "pairs of a probability and a value, as 0.5=0.01"
         raise InputError(Problem(f"{kind} needs {needs}", key=key))
-    return Distribution(kind, tuple(found))
+    return Distribution(kind, found)
 
 
 @lru_cache(maxsize=1)
@@ -130,11 +132,13 @@ class Uncertainties:
             key = (row.what, row.applies_to)
             self._rows[key] = distribution(row.distribution, row.parameters, ".".join(key))
         known = sorted({what for what, _ in self._rows} | {"throughput_factor"})
-        for key, text in (own or {}).items():
-            what, _, applies_to = key.partition(".")
-            place = f"assumptions.uncertainty.{key}"
+        for name, text in (own or {}).items():
+            what, _, applies_to = name.partition(".")
+            place = f"assumptions.uncertainty.{name}"
             if what not in known:
-                raise InputError(Problem(f"unknown cause {what!r}", key=place, fix=f"Known: {', '.join(known)}"))
+                raise InputError(
+                    Problem(f"unknown cause {what!r}", key=place, fix=f"Known: {', '.join(known)}")
+                )
             kind, _, rest = text.strip().removesuffix(")").partition("(")
             parts = tuple(part.strip() for part in rest.split(",") if part.strip())
             if not applies_to:
@@ -185,7 +189,7 @@ def world_of(plan: Plan, case: Case, catalog: Catalog) -> World:
     """
     from trainplan_models.spot import profile_for
 
-    known = Uncertainties(getattr(case.assumptions, "uncertainty", None))
+    known = Uncertainties(case.assumptions.uncertainty)
     name = case.assumptions.failure_profile or "standard"
     if name not in catalog.failures:
         raise InputError(Problem(f"unknown failure profile {name!r}", key="assumptions.failure_profile"))
@@ -207,7 +211,8 @@ def world_of(plan: Plan, case: Case, catalog: Catalog) -> World:
 
 def gang_up_s(nodes: int, profile: SpotProfile) -> float:
     """Mean time a gang of nodes stays whole, as ``SpotProfile.gang_correlation`` defines it."""
-    return 3600.0 / max(profile.preemptions_per_node_h * nodes ** (1.0 - profile.gang_correlation), 1e-12)
+    per_h = profile.preemptions_per_node_h * float(nodes) ** (1.0 - profile.gang_correlation)
+    return float(3600.0 / max(per_h, 1e-12))
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +293,4 @@ class Scenarios:
 def certain(count: int) -> Scenarios:
     """Scenarios in which everything turns out as planned, for tests and for chance alone."""
     ones, zeros = np.ones(count), np.zeros(count)
-    return Scenarios(
-        np.full(count, 1.0 / count), {}, ones, ones, zeros, ones, {}, {}, {}, {}, zeros, ones
-    )
+    return Scenarios(np.full(count, 1.0 / count), {}, ones, ones, zeros, ones, {}, {}, {}, {}, zeros, ones)

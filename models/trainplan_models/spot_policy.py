@@ -188,7 +188,9 @@ class FallbackRule(Record):
             f" slack stay on on-demand to the end."
         )
 
-    def milestones(self, work_s: float, deadline_s: float, days: float = 1.0) -> tuple[tuple[float, float], ...]:
+    def milestones(
+        self, work_s: float, deadline_s: float, days: float = 1.0
+    ) -> tuple[tuple[float, float], ...]:
         """By when how much must be done, lest the next loss of spot means on-demand.
 
         Args:
@@ -204,6 +206,14 @@ class FallbackRule(Record):
         left_s = (deadline_s - marks - self.reserve_s) / (1.0 + per_s)
         done = np.clip(1.0 - left_s / work_s, 0.0, 1.0)
         return tuple((float(t), float(share)) for t, share in zip(marks, done, strict=True) if share > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SpotOnly:
+    """Spot whenever it is up, wait otherwise, deadline or not: where on-demand may not be used."""
+
+    def decide(self, view: View) -> ModeArray:
+        return np.where(view.spot_up, SPOT, WAIT).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,52 +190,34 @@ def _outer(context: _Context, grid: LayoutGrid, table: _Table, inverse: NDArray[
     whole = shape.layers * layer + loss + pp * send
     mean = whole / pp
     pipeline = count * slowest + np.where(pp > 1, (whole - slowest) / vp, 0.0)
-    per_layer = count * shape.layers / pp
     dp_s, hidden = _data_parallel(context, grid, count, (full * layer), table, inverse)
-    compute = (
-        per_layer * (table.ahead.compute + table.back.compute)[inverse]
-        + count / pp * table.loss.compute[inverse]
-    )
-    compute = compute + context.hardware.overlap_slowdown * hidden
-    moved = (
-        per_layer * (table.ahead.memory + table.back.memory)[inverse]
-        + count / pp * table.loss.memory[inverse]
-    )
-    launch = (
-        per_layer * (table.ahead.launch + table.back.launch)[inverse]
-        + count / pp * table.loss.launch[inverse]
-    )
-    again = per_layer * table.again.total[inverse]
-    tp_s = per_layer * (table.ahead.tp + table.back.tp)[inverse] + count / pp * table.loss.tp[inverse]
-    cp_s = per_layer * (table.ahead.cp + table.back.cp)[inverse]
-    ep_s = per_layer * (table.ahead.ep + table.back.ep)[inverse]
-    optimizer = _optimizer(context, grid, full)
-    pp_s = count * send
-    bubble = pipeline - count * mean
-    busy = compute + moved + launch + again + tp_s + cp_s + ep_s + pp_s + dp_s + bubble + optimizer
+    per_layer = count * shape.layers / pp
+
+    def part(name: str) -> Floats:
+        layers = (getattr(table.ahead, name) + getattr(table.back, name))[inverse]
+        return per_layer * layers + count / pp * getattr(table.loss, name)[inverse]
+
+    parts = {
+        "compute_s": part("compute") + context.hardware.overlap_slowdown * hidden,
+        "memory_bound_s": part("memory"),
+        "launch_s": part("launch"),
+        "recompute_s": per_layer * table.again.total[inverse],
+        "tp_s": part("tp"),
+        "cp_s": part("cp"),
+        "ep_s": part("ep"),
+        "pp_s": count * send,
+        "dp_s": dp_s,
+        "bubble_s": pipeline - count * mean,
+        "optimizer_s": _optimizer(context, grid, full),
+    }
+    busy = np.sum(list(parts.values()), axis=0)
     waiting = busy * context.hardware.straggler_frac * np.log2(np.maximum(grid.nodes, 1))
     overhead = waiting + context.software.step_overhead_s
     step = busy + overhead
     tokens = setup.tokens_per_step / step
     work = flops_per_token(shape, setup.sequence_length, setup.causal, setup.lora)
     mfu = tokens * work / (grid.accelerators * context.accelerator.bf16_flops)
-    return StepTime(
-        compute,
-        moved,
-        launch,
-        again,
-        tp_s,
-        cp_s,
-        ep_s,
-        pp_s,
-        dp_s,
-        bubble,
-        optimizer,
-        overhead,
-        step,
-        tokens,
-        mfu,
-    )
+    return StepTime(**parts, overhead_s=overhead, step_s=step, tokens_per_s=tokens, mfu_frac=mfu)
 
 
 def _send(context: _Context, grid: LayoutGrid, size_bytes: Floats) -> Floats:

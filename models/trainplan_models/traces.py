@@ -87,7 +87,7 @@ class Windows:
     @property
     def runs(self) -> int:
         """Number of stretches."""
-        return self.up.shape[2]
+        return int(self.up.shape[2])
 
 
 def windows(zones: Sequence[Trace], gang: int, length_s: float, count: int) -> Windows:
@@ -228,7 +228,9 @@ def _numbers(rows: Iterator[list[str]], columns: list[int], file: Path) -> Itera
 def _made(file: Path, tick_s: float, nodes: FloatArray, usd: FloatArray | None, preempted: bool) -> Trace:
     bad = not np.all(np.isfinite(nodes)) or np.any(nodes < 0) or nodes.size == 0 or not tick_s > 0
     if bad or (usd is not None and (usd.shape != nodes.shape or not np.all(np.isfinite(usd)))):
-        raise InputError(Problem("counts and prices must be finite, not negative, one a step", file=str(file)))
+        raise InputError(
+            Problem("counts and prices must be finite, not negative, one a step", file=str(file))
+        )
     if preempted:
         nodes = np.where(nodes > 0, 0.0, 1.0)
     return Trace(file.stem, tick_s, nodes.astype(np.int64), usd)

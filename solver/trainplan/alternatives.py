@@ -16,8 +16,8 @@ import numpy as np
 
 from trainplan.assembly import Assembly
 from trainplan.highs import Session
-from trainplan.highs_worker import Request
-from trainplan.problem import ProblemSpec
+from trainplan.highs_worker import Answer, Request
+from trainplan.problem import Option, ProblemSpec
 from trainplan.sites import Site
 from trainplan.solve import Solver
 from trainplan.thin import thinned
@@ -29,6 +29,9 @@ DAY_S = 86400.0
 Kind = Literal["accelerator", "pool", "billing", "nodes"]
 IN_EVERY_PLAN: tuple[Kind, ...] = ("accelerator", "billing")
 MOST_SLACK = 1e5
+PRESOLVED_S = 4.0
+"""After this long without any answer a problem is solved without presolve."""
+TOGETHER = "meets each limit alone, but not all of them together"
 NEAR_FRAC = 2e-3
 """Near enough to say what would be needed."""
 TIE_BREAK = 1e-5
@@ -87,8 +90,7 @@ class Warm:
         zeros = np.zeros(len(shut))
         low = zeros if request.col_lower is None else np.concatenate([zeros, request.col_lower])
         high = zeros if request.col_upper is None else np.concatenate([zeros, request.col_upper])
-        # Not asked again without presolve: where there is no answer, ``needs`` has to find an excess.
-        answer = solver.ask(
+        answer = self._ask(
             Request(
                 cost=solver.model.cost + TIE_BREAK * second,
                 offset=solver.model.offset,
@@ -119,7 +121,7 @@ class Warm:
         slacks = [solver.compiled.columns[limit.slack] for limit in solver.ctx.limits]
         for column, limit in zip(slacks, solver.ctx.limits, strict=True):
             cost[column] = 100.0 / max(limit.upper, 1e-9)
-        answer = solver.ask(
+        answer = self._ask(
             Request(
                 cost=cost,
                 columns=np.concatenate([shut, np.array(slacks, dtype=int)]),
@@ -136,6 +138,13 @@ class Warm:
             if answer.x[column] > 1e-6 * limit.upper
         }
 
+    def _ask(self, request: Request) -> Answer:
+        """Presolve is quick where there is an answer and may take for ever where there is none."""
+        first = self.solver.ask(request, min(PRESOLVED_S, self.solver.time_limit_s), PRESOLVED_S)
+        if first.status != "time-limit" or first.x is not None:
+            return first
+        return self.solver.ask(replace(request, options=request.options | {"presolve": "off"}))
+
     def _shut(self, allowed: Collection[int]) -> Array:
         """Columns of all other options."""
         return self._used[~np.isin(self._owner, np.fromiter(allowed, int, len(allowed)))]
@@ -144,9 +153,17 @@ class Warm:
 class Rivals:
     """The best plans that do something else."""
 
-    def __init__(self, session: Session, assembly: Assembly, plan: Plan, time_limit_s: float) -> None:
+    def __init__(
+        self,
+        session: Session,
+        assembly: Assembly,
+        plan: Plan,
+        time_limit_s: float,
+        *,
+        thorough: bool = False,
+    ) -> None:
         self.session, self.assembly, self.plan = session, assembly, plan
-        self.time_limit_s = time_limit_s
+        self.time_limit_s, self.thorough = time_limit_s, thorough
         self.free = [n for n, option in enumerate(assembly.spec.options) if not option.groups]
 
     def of(self, kinds: Sequence[Kind]) -> list[Alternative]:
@@ -159,8 +176,9 @@ class Rivals:
                 if chosen == {name}:
                     continue
                 missing = self._missing(allowed)
-                if missing:
-                    found.append(Alternative(kind=kind, name=name, reason=self._cannot(kind, name, missing)))
+                reason = self._cannot(kind, name, missing) if missing else self._too_much(allowed)
+                if reason and (missing or not self.thorough):
+                    found.append(Alternative(kind=kind, name=name, reason=reason))
                 else:
                     rows.append((kind, name, allowed))
         if rows:
@@ -185,9 +203,37 @@ class Rivals:
                     )
                 )
             else:
-                reason = "no answer within the time limit" if glance is not None else later.why(allowed)
+                reason = "no answer within the time limit"
+                if glance is None:
+                    reason = later.why(allowed) if self.thorough else TOGETHER
                 found.append(Alternative(kind=kind, name=name, reason=reason))
         return found
+
+    def _too_much(self, allowed: Collection[int]) -> str:
+        """The deadline or budget that these options exceed whatever is done; empty where that is not clear.
+
+        Bounds: no share of a task is done faster, or for less, than its fastest and its cheapest option do it.
+        """
+        spec = self.assembly.spec
+        ends: dict[int, float] = {}
+        usd = sum(amount for _, amount in spec.programme_once)
+        of_task: dict[int, list[Option]] = {}
+        for number in allowed:
+            of_task.setdefault(spec.options[number].task, []).append(spec.options[number])
+        while len(ends) < len(spec.tasks):
+            for number, task in enumerate(spec.tasks):
+                if number not in ends and all(p in ends for p in task.predecessors):
+                    start = max([task.release_days, *(ends[p] for p in task.predecessors)])
+                    scale = 0.0 if spec.question == "most-tokens" and task.scalable else 1.0
+                    ends[number] = start + min(scale * o.work_days + o.setup_days for o in of_task[number])
+                    usd += scale * min(o.work_days * o.daily_usd for o in of_task[number])
+        days = max(ends.values())
+        usd += days * sum(amount for _, amount in spec.programme_daily)
+        if days > spec.deadline_days * (1.0 + 1e-6):
+            return f"takes {_amount(days, 'days')} at the least; the deadline is {_amount(spec.deadline_days, 'days')}"
+        if usd > spec.budget_usd * (1.0 + 1e-6):
+            return f"costs {_amount(usd, 'USD')} at the least; the budget is {_amount(spec.budget_usd, 'USD')}"
+        return ""
 
     def _groups(self, kind: Kind) -> dict[str, list[int]]:
         """Options of each name, with those that every plan needs; names that have none too."""

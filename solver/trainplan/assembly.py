@@ -18,7 +18,7 @@ from trainplan.problem import (
     Product,
     Resource,
     TaskSpec,
-    maximal_antichains,
+    fewest_chains,
 )
 from trainplan.rollouts import decoding, scoring, with_rollout
 from trainplan.sites import Site, find_sites
@@ -103,7 +103,7 @@ def assemble(case: Case, catalog: Catalog, cache: CandidateCache | None = None) 
     works = works_of(case, catalog)
     sites, site_removals = find_sites(case, catalog)
     predecessors = _predecessors(case)
-    parallel = any(len(group) > 1 for group in maximal_antichains(predecessors))
+    parallel = len(fewest_chains(predecessors)) > 1
     windows = calendar_windows.windows(case, sites)
     build = _Builder(case, catalog, world_of(case, catalog), works, sites, windows, parallel)
     build.cache = CandidateCache() if cache is None else cache
@@ -389,7 +389,7 @@ def _products(build: _Builder) -> Iterable[Product]:
             continue
         mode = build.catalog.modes[resource.mode]
         quota = _quota(build.case, resource.pool, mode.quota_key)
-        side_by_side = max(len(group) for group in maximal_antichains(_predecessors(build.case)))
+        side_by_side = len(fewest_chains(_predecessors(build.case)))
         most = int(min(max(needs) * side_by_side, mode.max_nodes or inf, quota))
         for days in sorted(mode.durations_days):
             yield Product(

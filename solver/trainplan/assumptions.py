@@ -160,8 +160,4 @@ def warnings_of(assembly: Assembly, plan: Plan) -> tuple[str, ...]:
         found.append(f"prices of {', '.join(old)} may no longer be on sale; check them before you buy")
     if plan.status != "optimal":
         found.append(f"the plan is proven only to within {plan.solver.gap_frac:.2%} of the best")
-    found.append(
-        f"the finish and the cost are expected values; the wanted reliability of {assembly.case.reliability:.0%} "
-        "is not yet tested against scenarios"
-    )
     return tuple(found)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from select import select
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -129,7 +129,7 @@ class Session:
             env=environment,
         )
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,7 +161,7 @@ class Session:
             raise NoAnswerError("HiGHS did not take the model as it is: " + "; ".join(complaints[:3]))
         self._model = model
 
-    def solve(self, request: Request, time_limit_s: float) -> Answer:
+    def solve(self, request: Request, time_limit_s: float, grace_s: float = GRACE_S) -> Answer:
         """Solves the loaded model under the changes of ``request``.
 
         A solve that outlives its limit is killed; its answer has status ``time-limit`` and no ``x``.
@@ -172,7 +172,7 @@ class Session:
         options = {"time_limit": float(time_limit_s)} | request.options
         started = time.monotonic()
         try:
-            answer: Answer = self._call("solve", _with_options(request, options), time_limit_s + GRACE_S)
+            answer: Answer = self._call("solve", _with_options(request, options), time_limit_s + grace_s)
         except TimeoutError:
             self._restart()
             seconds = time.monotonic() - started

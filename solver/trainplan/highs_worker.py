@@ -72,6 +72,8 @@ class Answer:
     errors: tuple[str, ...]
     """Log lines in which HiGHS says that it refused or ignored something."""
     version: str
+    reduced_cost: Array | None = None
+    """By column, where a linear program was solved."""
 
 
 def _complaints(log: list[str]) -> tuple[str, ...]:
@@ -180,6 +182,7 @@ class Server:
             x=np.array(highs.getSolution().col_value) if has_solution else None,
             errors=_complaints(self.log),
             version=f"{highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}",
+            reduced_cost=np.array(highs.getSolution().col_dual) if info.dual_solution_status == 2 else None,
         )
 
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import networkx
 
+MOST_GROUPS = 200
+"""Sets of tasks side by side that are looked at one by one."""
+
 Charges = tuple[tuple[str, float], ...]
 """Amounts by cost category, in USD."""
 
@@ -177,6 +180,21 @@ class ProblemSpec:
     soft_limits: tuple[SoftLimit, ...] = ()
 
     @property
+    def width(self) -> int:
+        """Most tasks that may run at the same time."""
+        return len(self.chains)
+
+    @property
+    def chains(self) -> tuple[tuple[int, ...], ...]:
+        """Fewest chains of the precedence that hold every task once; tasks of a chain never overlap."""
+        return fewest_chains([task.predecessors for task in self.tasks])
+
+    @property
+    def wide(self) -> bool:
+        """Whether there are too many sets of tasks that may run at the same time to look at each."""
+        return first_antichains([task.predecessors for task in self.tasks], MOST_GROUPS + 1) is None
+
+    @property
     def parallel_groups(self) -> tuple[tuple[int, ...], ...]:
         """Largest sets of tasks that may run at the same time (maximal antichains of the precedence)."""
         return maximal_antichains([task.predecessors for task in self.tasks])
@@ -185,6 +203,51 @@ class ProblemSpec:
     def side_by_side(self) -> tuple[tuple[int, ...], ...]:
         """All sets of tasks that may run at the same time, single tasks included."""
         return antichains([task.predecessors for task in self.tasks])
+
+
+def first_antichains(predecessors: list[tuple[int, ...]], most: int) -> tuple[tuple[int, ...], ...] | None:
+    """As ``antichains``; None where there are ``most`` or more."""
+    if len(predecessors) == 1:
+        return ((0,),)
+    from itertools import islice
+
+    import networkx
+
+    found = list(islice(networkx.enumerate_all_cliques(_unordered(predecessors)), most))
+    if len(found) >= most:
+        return None
+    return tuple(sorted((tuple(sorted(clique)) for clique in found), key=lambda c: (len(c), c)))
+
+
+def fewest_chains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """A partition of a directed acyclic graph into as few chains as there are (Dilworth's theorem).
+
+    Args:
+        predecessors: direct predecessors of each node.
+    """
+    count = len(predecessors)
+    if count == 1:
+        return ((0,),)
+    import networkx
+
+    ordered: networkx.DiGraph[int] = networkx.DiGraph()
+    ordered.add_nodes_from(range(count))
+    ordered.add_edges_from((p, node) for node, before in enumerate(predecessors) for p in before)
+    pairs: networkx.Graph[tuple[str, int]] = networkx.Graph()
+    pairs.add_nodes_from(("before", node) for node in range(count))
+    pairs.add_edges_from(
+        (("before", a), ("after", b)) for a, b in networkx.transitive_closure_dag(ordered).edges
+    )
+    matched = networkx.bipartite.maximum_matching(pairs, [("before", node) for node in range(count)])
+    follows = {a[1]: b[1] for a, b in matched.items() if a[0] == "before"}
+    firsts = sorted(set(range(count)) - set(follows.values()))
+    found = []
+    for first in firsts:
+        chain = [first]
+        while chain[-1] in follows:
+            chain.append(follows[chain[-1]])
+        found.append(tuple(chain))
+    return tuple(found)
 
 
 def antichains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:

@@ -92,7 +92,7 @@ def draw(
         InputError: the case names an unknown cause or a broken distribution.
     """
     where = sorted(set(places))
-    known = Uncertainties(getattr(case.assumptions, "uncertainty", None))
+    known = Uncertainties(case.assumptions.uncertainty)
     failures = case.assumptions.failure_profile or "standard"
     spot_name = case.assumptions.spot_profile or "advisor"
     if length_s is None:
@@ -120,7 +120,9 @@ def draw(
             )
             for place in where
         },
-        spot_hazard_factor={p: known.of("spot_hazard_factor", spot_name).draw(z) for p, z in capacity.items()},
+        spot_hazard_factor={
+            p: known.of("spot_hazard_factor", spot_name).draw(z) for p, z in capacity.items()
+        },
         spot_wait_factor={p: known.of("spot_wait_factor", spot_name).draw(z) for p, z in waits.items()},
         spot_price_factor={
             p: known.of("spot_price_factor", pools[p].cloud).draw(z, drift) for p, z in prices.items()

@@ -16,7 +16,7 @@ import numpy as np
 from trainplan.formulation import build
 from trainplan.formulation.context import Context, Limit
 from trainplan.formulation.goals import goals
-from trainplan.highs import Compiled, Session, compile_model
+from trainplan.highs import GRACE_S, Compiled, Session, compile_model
 from trainplan.highs_worker import Answer, Request
 from trainplan.inputs import Inputs, scale
 from trainplan.problem import ProblemSpec
@@ -169,10 +169,13 @@ class Solver:
             return None
         return float(answer.x[column]) * limit.per_unit
 
-    def bound_with_free_moves(self) -> float:
+    def bound_with_free_moves(self, limits: dict[str, float] | None = None) -> float:
         """Proven bound, in USD, on the cost when moving a task between regions costs nothing.
 
         Where the budget is a limit it is loosened by what the moves of a plan can cost.
+
+        Args:
+            limits: new values in case units for limits of the case.
 
         Raises:
             NoAnswerError: HiGHS failed or ignored a part of the model.
@@ -225,11 +228,13 @@ class Solver:
             return Request()
         return Request(columns=np.array(columns), col_lower=np.array(lower), col_upper=np.array(upper))
 
-    def ask(self, request: Request) -> Answer:
+    def ask(
+        self, request: Request, time_limit_s: float | None = None, grace_s: float = GRACE_S
+    ) -> Answer:
         """Solves this problem's model under the changes of ``request``, whatever the session held before."""
         if self.session.model is not self.model:
             self.session.load(self.model)
-        return self.session.solve(request, self.time_limit_s)
+        return self.session.solve(request, time_limit_s or self.time_limit_s, grace_s)
 
     def answer(self, request: Request) -> Answer:
         """As ``ask``, to the gap of a plan; what is called infeasible is so without presolve as well."""

@@ -81,7 +81,7 @@ def _undominated(
     stands_in = _stands_in(spec, mine)
     order = np.argsort(work * (daily + held_low) + low, kind="stable")
     alive = np.ones(len(mine), dtype=bool)
-    count_nodes = by_nodes or any(len(group) > 1 for group in spec.parallel_groups)
+    count_nodes = by_nodes or spec.width > 1
     for a in order:
         if not alive[a]:
             continue

@@ -61,6 +61,7 @@ WRITTEN_BY_USERS = "a key of the case file, whose values carry their unit"
 SOLVER = "in solver units, which only inputs.py knows"
 GOAL = "in the unit of the goal: USD, days or stretch"
 CHARGES = "pairs of a cost category and USD"
+CHANCE = "a probability"
 
 EXCEPTIONS: dict[str, str] = {
     "Owned.network": WRITTEN_BY_USERS,
@@ -84,6 +85,10 @@ EXCEPTIONS: dict[str, str] = {
     "Factor.median_error_after": "a fraction",
     "Factor.spread": "a fraction",
     "Generation.batch": "sequences",
+    "Simulation.p_in_time": CHANCE,
+    "Simulation.p_in_budget": CHANCE,
+    "Simulation.p_both": CHANCE,
+    "Simulation.p_both_low": CHANCE,
 }
 """``Class.field``: why its name may stay as it is."""
 

@@ -94,6 +94,19 @@ def report(title: str, found: Sequence[Candidates], values: Sequence[float]) -> 
         )
 
 
+def without_source_factor(found: Sequence[Candidates], values: Sequence[float]) -> list[float]:
+    """Ratios after each source's (and software generation's) own median: what one dated factor would leave."""
+    keys = [
+        tuple(item.reading.labels[k] for k in ("source", "software", "generation", "precision"))
+        for item in found
+    ]
+    middle = {
+        key: float(np.median([value for other, value in zip(keys, values, strict=True) if other == key]))
+        for key in set(keys)
+    }
+    return [value / middle[key] for key, value in zip(keys, values, strict=True)]
+
+
 def write_residuals(found: Sequence[Candidates], values: Sequence[float]) -> None:
     """Distributions by class, from predictions of sources that the fit had not seen."""
     pairs = [(item.reading.labels, 1.0 / value) for item, value in zip(found, values, strict=True)]
@@ -129,6 +142,7 @@ def main() -> None:
     found = observations(args.throughput)
     values = cross_validate(found, args.iterations)
     report("unseen sources", found, values)
+    report("unseen sources, each with one factor of its own", found, without_source_factor(found, values))
     if args.write:
         state = fit(
             found, state=prior(), iterations=args.iterations, report=lambda line: print(line, flush=True)

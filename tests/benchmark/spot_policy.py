@@ -3,9 +3,10 @@
     python tests/benchmark/spot_policy.py DIR [--json] [--starts 100] [--others] [--preempted]
 
 Every recording of the folder that is long enough is replayed from evenly spaced start times under each
-setting: all of them together (``settings``), and by size of the gang (``gangs``). ``--others`` adds deadlines that the constants of the
-rule were not chosen on, and recordings that are too short, with the job scaled to half their length. Savings are against on-demand alone. The baseline "uniform progress" is in each setting the better of
-two readings of its hysteresis rule. The bound knows the future and restarts for free.
+setting: all of them together (``settings``), and by size of the gang (``gangs``). ``--others`` adds deadlines
+that the constants of the rule were not chosen on, and recordings that are too short, with the job scaled to
+half their length. Savings are against on-demand alone. The baseline "uniform progress" is in each setting the
+better of two readings of its hysteresis rule. The bound knows the future and restarts for free.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ def measure(name: str, parts: Sequence[Runs], gang: int | None = None) -> Row:
     pick = [np.ones(part.gang.size, bool) if gang is None else part.gang == gang for part in parts]
     base_usd = sum(float(part.base_usd[which].sum()) for part, which in zip(parts, pick, strict=True))
     saving = {
-        key: round(1 - sum(float(p.usd[key][w].sum()) for p, w in zip(parts, pick, strict=True)) / base_usd, 4)
+        key: round(
+            1 - sum(float(p.usd[key][w].sum()) for p, w in zip(parts, pick, strict=True)) / base_usd, 4
+        )
         for key in (*POLICIES, "bound")
     }
     missed = {
@@ -179,7 +182,9 @@ def main() -> None:
     parser.add_argument("--preempted", action="store_true", help="recordings hold 1 where spot is lost")
     arguments = parser.parse_args()
     traces = load_folder(arguments.folder, arguments.preempted)
-    tables = dict(zip(("settings", "gangs"), settings_table(traces, arguments.starts, SETTINGS), strict=True))
+    tables: dict[str, list[Row]] = dict(
+        zip(("settings", "gangs"), settings_table(traces, arguments.starts, SETTINGS), strict=True)
+    )
     if arguments.others:
         both = settings_table(traces, arguments.starts, OTHERS)
         tables |= dict(zip(("other_deadlines", "other_deadlines_by_gang"), both, strict=True))
@@ -187,7 +192,9 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(tables, indent=1))
         return
-    print(f"{'setting':<44} {'runs':>5} {'missed':>6} {'saving':>7} {'greedy':>7} {'uniform':>7} {'bound':>7}")
+    print(
+        f"{'setting':<44} {'runs':>5} {'missed':>6} {'saving':>7} {'greedy':>7} {'uniform':>7} {'bound':>7}"
+    )
     for row in [row for rows in tables.values() for row in rows]:
         savings = [row[key] for key in ("saving", "saving_greedy", "saving_uniform_progress", "saving_bound")]
         figures = " ".join(f"{100 * float(value):6.1f}%" for value in savings)

@@ -9,7 +9,18 @@ import pytest
 from trainplan.export import EXPORTERS, export
 from trainplan_models.base import InputError
 
-from .launching import Unit, plan_names, read_plan, units_of
+from .launching import HERE, Unit, plan_names, read_plan, units_of
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave these tests out of ordinary runs: they start other programs and take minutes."""
+    asked = "launcher" in str(config.getoption("markexpr")) or "TRAINPLAN_LAUNCHERS" in os.environ
+    skip = pytest.mark.skip(
+        reason="takes minutes: pytest -m launcher tests/launcher, after tests/launcher/setup.sh"
+    )
+    for item in items:
+        if not asked and HERE in item.path.parents:
+            item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

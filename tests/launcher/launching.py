@@ -74,7 +74,7 @@ def step_s(plan: Plan, segment: Segment) -> float:
     record = next(task for task in plan.case["tasks"] if task["name"] == segment.task)
     if record["kind"] == "rl" and record["rollout"]:
         tokens = sum(s.tokens for s in plan.segments if s.task == segment.task)
-        return tokens / segment.tokens_per_s / (record["rollout"]["steps"] * record["rounds"])
+        return tokens / segment.tokens_per_s / total_steps(plan, segment)
     return segment.global_batch_tokens / segment.tokens_per_s if segment.tokens_per_s else 0.0
 
 

@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from .launching import Unit, probe
+from .launching import Unit, probe, read_plan
 
 pytestmark = pytest.mark.launcher
 
 
 def module_of(unit: Unit) -> str:
     return f"trainplan_{unit.name.replace('-', '_')}"
+
+
+def model_of(unit: Unit) -> tuple[int, int, int] | None:
+    """Layers, width and vocabulary, where the case writes the model out."""
+    task = next(task for task in read_plan(unit.plan).case["tasks"] if task["name"] == unit.segment.task)
+    model = task["model"]
+    return (model["layers"], model["hidden"], model["vocab"]) if isinstance(model, dict) else None
 
 
 def asked(unit: Unit) -> dict[str, Any]:
@@ -74,6 +81,9 @@ def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]
         }
         assert {key: found[key] for key in expected} == expected, unit.id
         assert found["global_batch"] % (found["local_batch"] * layout.dp) == 0
+        shape = model_of(unit)
+        if shape is not None:
+            assert (found["layers"], found["dim"], found["vocab"]) == shape
         assert (
             found["recompute"]
             .lower()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.property.oracle import optimum
-from tests.property.random_problems import random_problem
+from tests.property.random_problems import QUESTIONS, RATE_USD, random_problem
 from tests.property.rules import Review
 
 from trainplan.highs import Session
@@ -111,15 +111,19 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
 
     check()
     print(dict(sorted(seen.items())))
-    total = seen["a plan"] + seen["no plan"]
-    assert seen["a plan"] > total / 2 > seen["no plan"] > total / 10
-    assert (
-        min(seen[mode] for mode in ("on-demand", "spot", "owned", "grant", "reserved", "capacity-block"))
-        > total / 20
+    if CASES:
+        return
+    often = (
+        "mixes options",
+        "goes on in the next window",
+        "buys",
+        "places data",
+        "side by side",
+        "under a budget",
     )
-    assert min(seen[mark] for mark in ("mixes options", "goes on in the next window", "buys")) > total / 20
-    assert min(seen[mark] for mark in ("places data", "side by side", "under a budget")) > total / 20
-    assert seen["moves"] > total / 200
+    assert min(seen["a plan"], seen["no plan"]) > 150
+    assert min(seen[mark] for mark in (*RATE_USD, *QUESTIONS, *often)) > 25
+    assert seen["moves"] > 2
 
 
 @standard(80)

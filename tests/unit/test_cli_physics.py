@@ -16,10 +16,19 @@ CASE = """
 name: small
 deadline: 30 days
 tasks:
-  - {name: pretrain, kind: pretrain, model: llama-3-8b, tokens: 10B tokens, sequence_length: 8192, global_batch: 4M tokens}
+  - name: pretrain
+    kind: pretrain
+    model: llama-3-8b
+    tokens: 10B tokens
+    sequence_length: 8192
+    global_batch: 4M tokens
 resources: {accelerators: [H100-SXM], clouds: [aws]}
 """
-ROWS = """row_id,model_name,params_b,seq_len,accelerator,num_accelerators,precision,global_batch_seqs,micro_batch,tp,pp,framework,task,tokens_per_s_per_accel
+COLUMNS = (
+    "row_id,model_name,params_b,seq_len,accelerator,num_accelerators,precision,global_batch_seqs,micro_batch,tp,pp,"
+    "framework,task,tokens_per_s_per_accel"
+)
+ROWS = f"""{COLUMNS}
 a,Llama-3-8B,8.03,8192,H100-80GB-SXM,8,bf16,128,1,2,1,NeMo 24.12,pretrain,9000
 b,Unheard-of,,8192,H100-80GB-SXM,8,bf16,128,1,1,1,NeMo 24.12,pretrain,9000
 """
@@ -77,7 +86,13 @@ def test_one_layout_that_does_not_fit_gets_the_nearest_that_does(case: str) -> N
 
 def test_text_names_every_part_of_the_step(case: str) -> None:
     text = run("estimate", case, *ONE, "--layout", "tp=2,pp=2,recompute=full")
-    for words in ("Pipeline bubble", "Recompute", "Tensor-parallel communication", "First stage", "Error band from"):
+    for words in (
+        "Pipeline bubble",
+        "Recompute",
+        "Tensor-parallel communication",
+        "First stage",
+        "Error band from",
+    ):
         assert words in text
 
 

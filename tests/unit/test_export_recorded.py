@@ -1,4 +1,4 @@
-"""Exported files against what launchers were recorded to accept; the launchers themselves are asked in tests/launcher."""
+"""Exported files against what launchers were recorded to accept; tests/launcher asks the launchers themselves."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_skypilot_tasks_fit_the_recorded_schema() -> None:
     schemas = recorded("skypilot")
     seen = 0
     for name, text in files_of("skypilot").items():
-        if not name.endswith(".yaml"):
+        if not name.endswith(".yaml") or "/trainer/" in name:
             continue
         if name.endswith("sky-config.yaml"):
             assert errors(schemas["config"], documents(text)[0]) == [], name

@@ -22,6 +22,7 @@ ABLE = {
     "owned_growing": "skypilot slurm kubernetes megatron torchrun json",
     "moe_expert_parallel": "skypilot slurm kubernetes megatron deepspeed torchrun json",
     "fsdp_titan": "skypilot slurm kubernetes torchtitan megatron accelerate maxtext torchrun json",
+    "fsdp_pretrain": "skypilot slurm kubernetes torchtitan megatron deepspeed accelerate torchrun json",
     "titan_pipeline": "skypilot slurm kubernetes torchtitan megatron torchrun json",
     "lora_one_node": "skypilot slurm kubernetes deepspeed accelerate trl verl torchrun json",
     "tpu_maxtext": "skypilot kubernetes maxtext json",
@@ -61,15 +62,14 @@ def test_every_plan_has_a_launcher_and_its_own_form(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_folders_are_whole(name: str) -> None:
     plan = read_plan(name)
+    every = {unit["name"] for unit in json.loads(export(plan, "json")["order.json"])["units"]}
+    assert len(every) == len(plan.segments)
     for target in able(name):
         files = export(plan, target)
         order = json.loads(files["order.json"])
         readme = files["README.md"]
         assert order["files"] == sorted(files)
-        assert {unit["name"] for unit in order["units"]} | set(order["left_out"]) == {
-            f"{i:02d}-" + u["name"][3:]
-            for i, u in enumerate(json.loads(export(plan, "json")["order.json"])["units"], 1)
-        }
+        assert {unit["name"] for unit in order["units"]} | set(order["left_out"]) == every
         assert EXPORTERS[target].checked in readme
         for unit in order["units"]:
             assert f"| {unit['name']} |" in readme

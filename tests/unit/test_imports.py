@@ -109,7 +109,7 @@ def test_every_mistake_of_a_quota_table_is_told_with_its_line(tmp_path: Path) ->
         quotas_from_csv(write(tmp_path, text))
     problems = caught.value.problems
     assert [problem.line for problem in problems] == [2, 3, 4]
-    assert "p5.48xlarge" in problems[0].fix
+    assert "Did you mean aws/REGION/p5." in problems[0].fix
     assert "limits nothing" in problems[2].message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainplan.export import deepspeed
-from trainplan.export.devices import is_tpu
+from trainplan.export.devices import runs_on
 from trainplan.export.launch import LaunchUnit
 from trainplan.export.target import NO_TRAINER, dump_json, dump_yaml, header_of
 from trainplan.export.trainer import Trainer, exporter_of
@@ -83,7 +83,7 @@ def refusals(unit: LaunchUnit) -> list[str]:
     layout = unit.segment.layout
     kind = distributed_type(unit)
     found = []
-    if is_tpu(unit.segment.accelerator):
+    if not runs_on(unit.segment.accelerator, "nvidia", "amd", "intel"):
         found.append(f"this configuration is for GPUs, not for {unit.segment.accelerator}")
     beyond = {"pipeline": layout.pp, "expert": layout.ep}
     found += [

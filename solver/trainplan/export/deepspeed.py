@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainplan.export.devices import is_tpu
+from trainplan.export.devices import runs_on
 from trainplan.export.launch import LaunchUnit
 from trainplan.export.target import NO_TRAINER, dump_json
 from trainplan.export.trainer import Trainer, exporter_of
@@ -55,7 +55,7 @@ def refusals(unit: LaunchUnit) -> list[str]:
     """Why DeepSpeed cannot run the unit's layout."""
     layout = unit.segment.layout
     found = []
-    if is_tpu(unit.segment.accelerator):
+    if not runs_on(unit.segment.accelerator, "nvidia", "amd", "intel"):
         found.append(f"DeepSpeed does not run on {unit.segment.accelerator}")
     if layout.pp > 1 and layout.zero_stage > 1:
         found.append(f"DeepSpeed has no ZeRO stage {layout.zero_stage} with a pipeline; stages 0 and 1 only")

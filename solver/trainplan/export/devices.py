@@ -34,6 +34,11 @@ def is_tpu(accelerator: str) -> bool:
     return device(accelerator).vendor == "google"
 
 
+def runs_on(accelerator: str, *vendors: str) -> bool:
+    """Whether the accelerator is of one of these vendors."""
+    return device(accelerator).vendor in vendors
+
+
 def gres_type(accelerator: str) -> str:
     """The Slurm type of the accelerator: its first word in lower case (``H100-SXM`` is ``h100``)."""
     return accelerator.lower().split("-")[0]

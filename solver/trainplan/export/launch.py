@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from trainplan.export.task_view import TaskView, task_view
@@ -13,7 +13,7 @@ from trainplan_models.base import InputError, Problem
 from trainplan_models.case import Case
 from trainplan_models.plan import Plan, Purchase, Segment
 
-_SLACK = 1e-6
+_SLACK = 1e-9
 """Relative error that floating point may leave on a whole number of steps."""
 
 
@@ -40,7 +40,7 @@ class LaunchUnit:
     """Steps between two checkpoints."""
     keep_last: int
     milestone_steps: int
-    """A checkpoint this many steps apart is kept for good, a multiple of the interval; 0: none."""
+    """A checkpoint this many steps apart is kept for good, a multiple of the interval; 0: none within the task."""
     asynchronous: bool
     """Whether training goes on while a checkpoint is written."""
     batch_sequences: int
@@ -108,7 +108,7 @@ def slug(text: str, limit: int = 40) -> str:
 
 def plan_id(plan: Plan) -> str:
     """A short name that is the same for the same plan and differs for any other."""
-    digest = hashlib.sha256(plan.model_dump_json().encode()).hexdigest()
+    digest = hashlib.sha256(plan.model_dump_json(exclude_defaults=True).encode()).hexdigest()
     return f"{slug(plan.name, 30)}-{digest[:8]}"
 
 
@@ -139,7 +139,8 @@ def launch(plan: Plan) -> Launch:
 
 def whole_steps(steps: float) -> int:
     """Steps rounded up, forgiving what floating point adds to a whole number."""
-    return math.ceil(steps * (1.0 - _SLACK))
+    nearest = round(steps)
+    return nearest if abs(steps - nearest) <= _SLACK * max(1.0, steps) else math.ceil(steps)
 
 
 def checkpoint_steps(interval_s: float, step_s: float) -> int:
@@ -191,7 +192,7 @@ def _unit(
     plan: Plan, case: Case, identity: str, segments: list[Segment], names: list[str], position: int
 ) -> LaunchUnit:
     segment = segments[position]
-    task = task_view(case, case.task(segment.task))
+    task = _on_chip(task_view(case, case.task(segment.task)), segment.accelerator)
     mine = [i for i, other in enumerate(segments) if other.task == segment.task]
     place = mine.index(position)
     boundaries, total = _boundaries([segments[i] for i in mine], task)
@@ -216,7 +217,7 @@ def _unit(
         step_s=step_s,
         interval_steps=interval,
         keep_last=keep.keep_last,
-        milestone_steps=_milestone(keep.keep_every_s or 0.0, step_s, interval),
+        milestone_steps=_milestone(keep.keep_every_s or 0.0, step_s, interval, total),
         asynchronous=keep.asynchronous,
         batch_sequences=sequences,
         accumulation=max(1, sequences // (segment.layout.dp * segment.layout.micro_batch)),
@@ -233,8 +234,21 @@ def _sequences(segment: Segment) -> int:
     return round(segment.global_batch_tokens / segment.sequence_length) if segment.sequence_length else 0
 
 
-def _milestone(keep_every_s: float, step_s: float, interval: int) -> int:
-    return max(1, round(keep_every_s / step_s / interval)) * interval if keep_every_s and step_s > 0 else 0
+def _milestone(keep_every_s: float, step_s: float, interval: int, total: int) -> int:
+    if not keep_every_s or step_s <= 0:
+        return 0
+    steps = max(1, round(keep_every_s / step_s / interval)) * interval
+    return steps if steps < total else 0
+
+
+def _on_chip(task: TaskView, accelerator: str) -> TaskView:
+    """The task with the framework that ``auto`` stands for on a chip."""
+    from trainplan_models import catalog
+    from trainplan_models.frameworks import framework_on
+
+    chip = catalog.builtin().find_accelerator(accelerator)
+    framework = framework_on(task.framework, chip.vendor) if chip is not None else None
+    return replace(task, framework=framework or task.framework)
 
 
 def _steps_of(segment: Segment, task: TaskView, segments: list[Segment], mine: list[int]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainplan.export.devices import is_tpu
+from trainplan.export.devices import runs_on
 from trainplan.export.launch import LaunchUnit
 from trainplan.export.target import header_of, render
 from trainplan.export.trainer import Trainer, exporter_of
@@ -240,7 +240,7 @@ def _refusals(unit: LaunchUnit) -> list[str]:
         found.append(
             f"the model {unit.task.model!r} is not in the plan, the catalogue or a file that is here"
         )
-    if is_tpu(unit.segment.accelerator):
+    if not runs_on(unit.segment.accelerator, "nvidia", "amd"):
         found.append(f"Megatron-LM does not run on {unit.segment.accelerator}")
     if unit.task.optimizer not in _OPTIMIZERS:
         found.append(f"Megatron-LM has no optimizer {unit.task.optimizer}; it has: {', '.join(_OPTIMIZERS)}")

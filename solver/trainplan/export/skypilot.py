@@ -194,7 +194,7 @@ def _cannot_express(launch: Launch) -> list[str]:
             found.append(
                 f"{unit.name}: {unit.segment.spare_nodes} spare nodes; SkyPilot replaces a node when it fails instead."
             )
-        if not is_object_store(unit):
+        if unit.segment.checkpoint.target and not is_object_store(unit):
             found.append(
                 f"{unit.name}: {unit.segment.checkpoint.target} is not mounted by SkyPilot; mount it at {CHECKPOINTS}."
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainplan_models.base import InputError
-from trainplan_models.case import Case, Rollout, Shape, Task
+from trainplan_models.case import TRAINING_KINDS, Case, Rollout, Shape, Task
 from trainplan_models.workload import ModelShape
 
 
@@ -28,6 +28,8 @@ class TaskView:
     rollout: Rollout | None
     labels: tuple[tuple[str, str], ...]
     after: tuple[str, ...]
+    weights_from: str
+    """The task whose trained weights this one starts from; empty when there is none in the plan."""
 
 
 def task_view(case: Case, task: Task) -> TaskView:
@@ -47,7 +49,20 @@ def task_view(case: Case, task: Task) -> TaskView:
         rollout=task.rollout,
         labels=tuple(task.labels.items()),
         after=task.after,
+        weights_from=_weights_from(case, task),
     )
+
+
+def _weights_from(case: Case, task: Task) -> str:
+    """The first task it follows that trains a model, looking through those that do not."""
+    if task.kind == "pretrain":
+        return ""
+    for name in task.after:
+        before = case.task(name)
+        found = name if before.kind in TRAINING_KINDS else _weights_from(case, before)
+        if found:
+            return found
+    return ""
 
 
 def _shape(model: str | Shape | None) -> ModelShape | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from trainplan.export.devices import is_tpu
+from trainplan.export.devices import runs_on
 from trainplan.export.launch import LaunchUnit
-from trainplan.export.model_names import known_to, names_of
+from trainplan.export.model_names import ModelNames, known_to, names_of
 from trainplan.export.target import header_of, render
 from trainplan.export.trainer import Trainer, exporter_of
+from trainplan_models.workload import family_of
 
 _RECOMPUTE = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}
 _PARAM_DTYPE = {"bf16": "bfloat16", "fp8": "bfloat16", "fp32": "float32"}
@@ -50,6 +51,30 @@ def _pipeline_ends(unit: LaunchUnit) -> tuple[int, int]:
     return next((ends for ends in ((0, 0), (0, 1), (1, 1)) if (layers + sum(ends)) % stages == 0), (1, 1))
 
 
+_LLAMA = ModelNames(torchtitan_module="llama3", torchtitan_config="llama3_8b", torchtitan_flavor="trainplan")
+
+
+def _is_own(unit: LaunchUnit) -> bool:
+    """Whether the model is written out as a llama, as torchtitan has no name for its sizes."""
+    shape = unit.task.shape
+    if shape is None or names_of(shape).torchtitan_config:
+        return False
+    other = (
+        shape.is_moe
+        or shape.kv_lora_rank
+        or shape.sliding_window
+        or shape.max_positions
+        or not shape.gated_mlp
+    )
+    biased = shape.qkv_bias or shape.linear_bias or shape.norm_bias or shape.parallel_block
+    plain = family_of(shape.family).qk_norm == "none" and family_of(shape.family).norms_per_layer == 2
+    return plain and not other and not biased and shape.head_dim * shape.heads == shape.hidden
+
+
+def _names(unit: LaunchUnit) -> ModelNames:
+    return _LLAMA if _is_own(unit) else names_of(unit.task.shape)
+
+
 def _files(unit: LaunchUnit) -> dict[str, str]:
     replicate, shard = shard_degrees(unit)
     first, last = _pipeline_ends(unit)
@@ -58,7 +83,8 @@ def _files(unit: LaunchUnit) -> dict[str, str]:
         header=header_of(unit),
         unit=unit,
         layout=unit.segment.layout,
-        names=names_of(unit.task.shape),
+        names=_names(unit),
+        own_shape=_is_own(unit),
         function="plan",
         local_batch=local_batch(unit),
         replicate=replicate,
@@ -86,11 +112,11 @@ def _unsuited(unit: LaunchUnit) -> str:
 
 
 def _refusals(unit: LaunchUnit) -> list[str]:
-    layout, shape = unit.segment.layout, unit.task.shape
+    layout = unit.segment.layout
     found = []
-    if is_tpu(unit.segment.accelerator):
+    if not runs_on(unit.segment.accelerator, "nvidia", "amd", "intel"):
         found.append(f"torchtitan does not run on {unit.segment.accelerator}")
-    if not names_of(shape).torchtitan_config:
+    if not _names(unit).torchtitan_config:
         known = ", ".join(known_to("torchtitan_flavor"))
         found.append(
             f"torchtitan 0.3 has no model of this shape ({unit.task.model or 'written out'}); it has: {known}"
@@ -116,6 +142,11 @@ def _cannot_express(unit: LaunchUnit) -> list[str]:
     if unit.keep_last < 2:
         found.append(
             f"{unit.name}: torchtitan refuses to keep a single checkpoint; it keeps {keep_latest(unit)}."
+        )
+    if _is_own(unit):
+        found.append(
+            f"{unit.name}: torchtitan has no name for this model; its sizes are written out on torchtitan's llama. The "
+            "rotary base is not in a plan: `ROPE_THETA` (default 10000)."
         )
     if unit.milestone_steps:
         found.append(

@@ -60,8 +60,7 @@ def start_script(unit: LaunchUnit, trainer: Trainer) -> str:
 
 def start_weights(unit: LaunchUnit) -> str:
     """Where a unit's starting weights come from: a folder, or empty when the user has to say."""
-    before = unit.task.after
-    return f"/checkpoints/{before[0]}" if before else ""
+    return f"/checkpoints/{unit.task.weights_from}" if unit.task.weights_from else ""
 
 
 def needs_weights(unit: LaunchUnit) -> bool:

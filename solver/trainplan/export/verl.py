@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainplan.export.devices import is_tpu
+from trainplan.export.devices import runs_on
 from trainplan.export.launch import LaunchUnit
 from trainplan.export.target import header_of, render
 from trainplan.export.trainer import Trainer, exporter_of
@@ -169,8 +169,8 @@ def _unsuited(unit: LaunchUnit) -> str:
 def _refusals(unit: LaunchUnit) -> list[str]:
     layout = unit.segment.layout
     found = []
-    if is_tpu(unit.segment.accelerator):
-        found.append(f"verl is exported for GPUs, not for {unit.segment.accelerator}")
+    if not runs_on(unit.segment.accelerator, "nvidia", "amd"):
+        found.append(f"verl is exported for NVIDIA and AMD GPUs, not for {unit.segment.accelerator}")
     if unit.task.kind == "rl" and unit.task.rollout is None:
         found.append("an rl task needs `rollout:` in the case (prompts, samples_per_prompt, lengths)")
     if engine(unit) == "megatron" and layout.zero_stage > 1:

@@ -41,3 +41,26 @@ def build(inputs: Inputs) -> Context:
     for block in BLOCKS:
         block(ctx)
     return ctx
+
+
+def build_aggregate(inputs: Inputs) -> Context:
+    """Builds the model without a calendar: one window, in which nodes are only limited over time.
+
+    Whatever satisfies the whole model satisfies this one at no more cost, so its best value bounds the
+    other's.
+    """
+    ctx = Context(inputs)
+    for block in (
+        selection.add,
+        schedule.add,
+        commitments.add_variables,
+        commitments.add_prices,
+        placement.add,
+        storage.add,
+        billing.add,
+        programme.add,
+        tightening.add,
+        goals.add,
+    ):
+        block(ctx)
+    return ctx

@@ -17,7 +17,13 @@ For every set :math:`A` of tasks that may all run at the same time, with
     \sum_{t \in A} n_{trw} \le H_{rw} + \sum_{k \in r} y_k + M_{Arw} Q_{Aw},\qquad
     \sum_{t \in A} n_{tw} \le N^{max} + M_{Aw} Q_{Aw}
 
-and :math:`M` what the sum can exceed its limit by. Where nothing is shared and nothing is bought, an option
+and :math:`M` what the sum can exceed its limit by. Where there are too many such sets, tasks of one chain
+of the precedence count once, with the most nodes any of them has in the window, and nobody takes turns:
+
+.. math::
+    n_{crw} \ge n_{trw} \quad (t \in c),\qquad \sum_c n_{crw} \le H_{rw} + \sum_{k \in r} y_k
+
+which every plan of it satisfies the limits by, though it may miss a better one. Where nothing is shared and nothing is bought, an option
 that does not fit simply has no column.
 """
 
@@ -41,8 +47,9 @@ def add(ctx: Context) -> None:
     for option, window in inputs.uses:
         o = spec.options[option]
         by_key.setdefault((o.task, o.resource, window), []).append((option, window))
-    groups = spec.side_by_side
-    shared = any(len(group) > 1 for group in groups)
+    wide = spec.wide
+    groups = () if wide else spec.side_by_side
+    shared = wide or any(len(group) > 1 for group in groups)
     keys = [key for key in sorted(by_key) if _limited(ctx, key, shared)]
     m.v_nodes = Var(keys, within=NonNegativeReals)
     wanted = [(key, use) for key in keys for use in by_key[key]]
@@ -53,6 +60,9 @@ def add(ctx: Context) -> None:
         ),
     )
     largest = {key: max(spec.options[o].nodes for o, _ in by_key[key]) for key in keys}
+    if wide:
+        _add_by_chain(ctx, largest)
+        return
     stock = _stock_rows(ctx, largest, groups)
     ceiling = _ceiling_rows(ctx, groups) if spec.max_nodes < inf else []
     _add_order(ctx, [(group, w) for group, _, w in stock] + [(group, w) for group, w in ceiling])
@@ -145,4 +155,37 @@ def _add_ceiling(ctx: Context, rows: list[tuple[Group, int]]) -> None:
     for group, window in rows:
         above = sum(m.largest[t, window] for t in group) - spec.max_nodes
         body = sum(m.v_working[t, window] for t in group) - above * _apart(ctx, group, window)
+        ctx.limit("resources.max_nodes", body, spec.max_nodes, unit="nodes", per_unit=1.0)
+
+
+def _add_by_chain(ctx: Context, largest: dict[Key, int]) -> None:
+    """Limits where there are too many sets of tasks side by side to look at each."""
+    m, spec = ctx.m, ctx.inputs.spec
+    chain_of = {t: c for c, chain in enumerate(spec.chains) for t in chain}
+    places = sorted({(r, w) for _, r, w in largest if spec.resources[r].held_nodes[w] < inf})
+    parts = sorted({(chain_of[t], r, w) for t, r, w in largest if (r, w) in set(places)})
+    m.v_chain_nodes = Var(parts, within=NonNegativeReals)
+    m.c_chain_nodes = Constraint(
+        [key for key in largest if (key[1], key[2]) in set(places)],
+        rule=lambda m, t, r, w: m.v_chain_nodes[chain_of[t], r, w] >= m.v_nodes[t, r, w],
+    )
+    of_place = {place: [part for part in parts if part[1:] == place] for place in places}
+
+    def within(m: object, r: int, w: int) -> object:
+        bought = sum(ctx.m.v_bought[k] for k, product in enumerate(spec.products) if product.resource == r)
+        return sum(ctx.m.v_chain_nodes[p] for p in of_place[r, w]) <= spec.resources[r].held_nodes[w] + bought
+
+    m.c_within_stock_by_chain = Constraint(places, rule=within)
+    if spec.max_nodes == inf:
+        return
+    cells = sorted({(chain_of[t], w) for t, w in m.CELLS})
+    m.v_chain_working = Var(cells, within=NonNegativeReals)
+    m.c_chain_working = Constraint(
+        m.USES,
+        rule=lambda m, o, w: (
+            m.v_chain_working[chain_of[spec.options[o].task], w] >= spec.options[o].nodes * m.v_used[o, w]
+        ),
+    )
+    for window in m.WINDOWS:
+        body = sum(m.v_chain_working[cell] for cell in cells if cell[1] == window)
         ctx.limit("resources.max_nodes", body, spec.max_nodes, unit="nodes", per_unit=1.0)

@@ -38,11 +38,17 @@ def add_variables(ctx: Context) -> None:
     ctx.m.v_length = Var(numbers, within=Binary)
 
 
+def add_prices(ctx: Context) -> None:
+    """Adds the price of purchases."""
+    for k, product in enumerate(ctx.inputs.spec.products):
+        usd = ctx.inputs.money(product.usd_per_node)
+        ctx.charge("compute", None, usd * ctx.m.v_bought[k], fixed=True)
+
+
 def add(ctx: Context) -> None:
     """Adds the price of purchases, and that what runs on them lies within them."""
-    m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
-    for k, product in enumerate(spec.products):
-        ctx.charge("compute", None, inputs.money(product.usd_per_node) * m.v_bought[k], fixed=True)
+    m, spec = ctx.m, ctx.inputs.spec
+    add_prices(ctx)
     m.c_bought_needs_length = Constraint(
         range(len(spec.products)), rule=lambda m, k: m.v_bought[k] <= spec.products[k].most * m.v_length[k]
     )

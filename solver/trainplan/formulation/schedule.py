@@ -19,7 +19,7 @@ the other, so at most one option of a task does; one that runs in and out of a w
     \sum_{o: t(o)=t} k_{ow} \le 1,\qquad b_{tw} \le L_w (1 - \sum_o k_{ow}),\qquad
     b_{t,w-1} + \ell_{t,w-1} \ge L_{w-1} \sum_o k_{ow}
 
-    \sum_{o' \ne o} u_{o'w} \le |O_{tw}| (2 - k_{ow} - k_{o,w+1})
+    \sum_{o'} u_{o'w} \le 1 + (|O_{tw}| - 1) (2 - k_{ow} - k_{o,w+1})
 
 The programme ends at :math:`F \ge B_w a_{tw} + b_{tw} + \ell_{tw}`.
 """
@@ -85,14 +85,20 @@ def _add_running_on(ctx: Context) -> None:
         ),
     )
     through = [(o, w) for o, w in m.v_runs_on if (o, w + 1) in m.v_runs_on]
-    others = {
-        (o, w): [use for use in m.uses_of_cell[spec.options[o].task, w] if use[0] != o] for o, w in through
-    }
+    crowded = sorted({(spec.options[o].task, w) for o, w in through})
+    crowded = [cell for cell in crowded if len(m.uses_of_cell[cell]) > 1]
+    # One count per cell keeps the rows below short: there is one for each option.
+    m.v_count = Var(crowded, within=NonNegativeReals)
+    m.c_count = Constraint(
+        crowded, rule=lambda m, t, w: m.v_count[t, w] == sum(m.v_used[use] for use in m.uses_of_cell[t, w])
+    )
     m.c_alone_when_running_through = Constraint(
-        [use for use in through if others[use]],
+        [(o, w) for o, w in through if (spec.options[o].task, w) in m.v_count],
         rule=lambda m, o, w: (
-            sum(m.v_used[use] for use in others[o, w])
-            <= len(others[o, w]) * (2 - m.v_runs_on[o, w] - m.v_runs_on[o, w + 1])
+            m.v_count[spec.options[o].task, w]
+            <= 1
+            + (len(m.uses_of_cell[spec.options[o].task, w]) - 1)
+            * (2 - m.v_runs_on[o, w] - m.v_runs_on[o, w + 1])
         ),
     )
 

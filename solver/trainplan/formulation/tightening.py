@@ -20,6 +20,7 @@ stretches one after the other and follows its predecessors,
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 from trainplan.formulation.context import Context
 from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
@@ -63,19 +64,15 @@ def _add_node_time(ctx: Context) -> None:
         [r for r in limited if 0.0 < most[r] < inf],
         rule=lambda m, r: _node_time(ctx, limited[r], most[r]) <= m.v_finish,
     )
-    if spec.max_nodes < inf and len(spec.tasks) > 1 and not spec.soft_limits:
+    if any(limit.name == "resources.max_nodes" for limit in ctx.limits) and not spec.soft_limits:
         everything = [use for uses in by_resource.values() for use in uses]
-        if everything:
-            ctx.limit(
-                "resources.max_nodes",
-                _node_time(ctx, everything, 1.0) - spec.max_nodes * m.v_finish,
-                0.0,
-                unit="nodes",
-                per_unit=1.0,
-            )
+        # Node-time is divided by the horizon, so that the slack, which is in nodes, is never worth too little.
+        horizon = inputs.time(spec.windows[-1][1])
+        body = _node_time(ctx, everything, horizon) - spec.max_nodes / horizon * m.v_finish
+        ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
 
 
-def _node_time(ctx: Context, uses: list[Use], unit_nodes: float) -> object:
+def _node_time(ctx: Context, uses: list[Use], unit_nodes: float) -> Any:
     options = ctx.inputs.spec.options
     return sum(options[o].nodes / unit_nodes * ctx.m.e_time[o, w] for o, w in uses)
 

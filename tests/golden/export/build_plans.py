@@ -16,6 +16,7 @@ from trainplan_models.plan import CheckpointPlan, Layout, Plan, Purchase, Segmen
 DAY_S = 86400.0
 
 LLAMA_8B = "{layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, vocab: 128256}"
+LLAMA_7B_LIKE = "{layers: 30, hidden: 4096, heads: 32, ffn: 11008, vocab: 50304}"
 LLAMA_70B = "{layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672, vocab: 128256}"
 LLAMA_405B = "{layers: 126, hidden: 16384, heads: 128, kv_heads: 8, ffn: 53248, vocab: 128256}"
 MIXTRAL = (
@@ -154,7 +155,11 @@ tasks: [{{name: pretrain, kind: pretrain, model: {LLAMA_70B}, tokens: 100B token
   global_batch: 3145728 tokens}}]
 resources:
   accelerators: [A100-SXM-80GB]
-  owned: [{{name: dc1, accelerator: A100-SXM-80GB, nodes: 12, free: [{{from: day 0, nodes: 4}}, {{from: day 20, nodes: 12}}]}}]
+  owned:
+    - name: dc1
+      accelerator: A100-SXM-80GB
+      nodes: 12
+      free: [{{from: day 0, nodes: 4}}, {{from: day 20, nodes: 12}}]
   billing: [owned]
 labels: {{team: research}}
 """
@@ -200,6 +205,25 @@ tasks: [{{name: pretrain, kind: pretrain, model: {LLAMA_70B}, tokens: 50B tokens
     )
     one = segment("pretrain", "a3", "on-demand", (0, 15), layout, tokens=50e9, sequences=256)
     return plan(case, [one])
+
+
+def fsdp_pretrain() -> Plan:
+    """FSDP of a model that few trainers have a name for, on an owned cluster for a while, then rented."""
+    case = f"""
+name: fsdp-7b
+tasks: [{{name: pretrain, kind: pretrain, model: {LLAMA_7B_LIKE}, tokens: 20B tokens, sequence_length: 4096,
+  global_batch: 1048576 tokens, framework: fsdp}}]
+resources:
+  owned: [{{name: dc1, accelerator: A100-SXM-80GB, nodes: 4}}]
+  billing: [owned, on-demand]
+"""
+    layout = Layout(dp=32, zero_stage=2, micro_batch=2, recompute="none")
+    shared = {"sequence_length": 4096, "sequences": 256, "tokens": 10e9, "work_frac": 0.5}
+    first = segment(
+        "pretrain", "dc1", "owned", (0, 4), layout, target="dc1/nfs", usd_per_node_h=0.0, **shared
+    )
+    second = segment("pretrain", "lambda", "on-demand", (4, 5.5), layout, target="any/nvme/local", **shared)
+    return plan(case, [first, second])
 
 
 def titan_pipeline() -> Plan:
@@ -297,7 +321,8 @@ tasks:
     after: [dpo]
     framework: megatron
     sequence_length: 4096
-    rollout: {{prompts: 256, samples_per_prompt: 8, prompt_tokens: 512 tokens, response_tokens: 2048 tokens, steps: 300}}
+    rollout:
+      {{prompts: 256, samples_per_prompt: 8, prompt_tokens: 512 tokens, response_tokens: 2048 tokens, steps: 300}}
 checkpoints: {{keep_last: 4}}
 labels: {{project: assistant}}
 """
@@ -317,8 +342,9 @@ labels: {{project: assistant}}
         "dpo", "p5", "on-demand", (9.5, 9.7), Layout(dp=16, zero_stage=2, micro_batch=1), tokens=1e8,
         sequence_length=4096, sequences=64, interval_s=900.0,
     )  # fmt: skip
+    wide = Layout(dp=16, tp=4, micro_batch=2, sequence_parallel=True, recompute="full")
     rl = segment(
-        "rl", "p5", "on-demand", (9.7, 14), Layout(dp=16, tp=4, micro_batch=2, sequence_parallel=True, recompute="full"),
+        "rl", "p5", "on-demand", (9.7, 14), wide,
         tokens=1.6e9, sequence_length=4096, sequences=2048, interval_s=3000.0,
     )  # fmt: skip
     return plan(case, [base, sft, dpo, rl])
@@ -329,6 +355,7 @@ BUILDERS = (
     owned_growing,
     moe_expert_parallel,
     fsdp_titan,
+    fsdp_pretrain,
     titan_pipeline,
     lora_one_node,
     tpu_maxtext,

@@ -1,0 +1,169 @@
+"""The problem without its calendar: a bound on every plan, and which options are worth a column.
+
+A large problem has thousands of options; with a column for each in every window its model takes longer to
+read than to solve. The linear relaxation of the model without windows (``formulation.build_aggregate``)
+has one column an option and is solved at once. Its value bounds the cost of every plan over all options;
+its reduced costs say what using an option would add at the best prices of time and nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from trainplan.formulation import build_aggregate
+from trainplan.formulation.context import Context
+from trainplan.highs import Session, compile_model
+from trainplan.highs_worker import Request
+from trainplan.inputs import Inputs, scale
+from trainplan.problem import ProblemSpec
+
+MOST_CELLS = 6_000
+"""Pairs of an option and a window that get columns without being screened."""
+KEPT = 14
+"""Options kept of a task, by reduced cost."""
+KEPT_OF_RESOURCE = 4
+"""Of these, most of one resource."""
+KEPT_HELD = 6
+"""Kept beside them of each resource that is there in limited number: owned nodes, grants, quotas."""
+KEPT_COMMITTED = 2
+"""Kept beside them of each resource that has to be bought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """Options that get columns, and the bound over all of them."""
+
+    options: tuple[int, ...]
+    bound: float
+    """In the unit of the goal (USD, days or stretch), as ``Outcome.bound``; ``-inf`` where nothing is proven."""
+
+
+def is_large(spec: ProblemSpec, options: Sequence[int]) -> bool:
+    """Whether the options have to be screened before there are columns for each window."""
+    return len(spec.tasks) > 1 and len(options) * len(spec.windows) > MOST_CELLS
+
+
+def screened(
+    spec: ProblemSpec, session: Session, options: Sequence[int], time_limit_s: float, factor: float = 1.0
+) -> Screened:
+    """Options worth a column, by what they would add to the cost of the relaxation.
+
+    Args:
+        spec: the problem.
+        session: where it is solved.
+        options: options to choose from.
+        time_limit_s: limit of the solve.
+        factor: multiplies how many are kept.
+    """
+    inputs = scale(without_calendar(spec), options)
+    ctx = build_aggregate(inputs)
+    _add_calendar_totals(ctx, spec)
+    compiled = compile_model(ctx.m)
+    model = replace(compiled.model, integer=np.zeros(len(compiled.model.cost), dtype=bool))
+    held_goal = compiled.rows.get("c_first_goal")
+    if held_goal is not None:
+        model.row_upper[held_goal] = np.inf
+    session.load(model)
+    answer = session.solve(Request(), time_limit_s)
+    if answer.x is None or answer.reduced_cost is None or answer.objective is None:
+        return Screened(tuple(options), -inf)
+    added = _added(inputs, compiled.columns, answer.reduced_cost)
+    return Screened(_chosen(spec, added, factor), _in_case_units(inputs, answer.objective))
+
+
+def without_calendar(spec: ProblemSpec) -> ProblemSpec:
+    """The problem with one window, in which as many nodes are there as in the best of its windows."""
+    resources = tuple(replace(r, held_nodes=(max(r.held_nodes),)) for r in spec.resources)
+    tasks = tuple(replace(task, release_days=0.0) for task in spec.tasks)
+    span = (spec.windows[0][0], spec.windows[-1][1])
+    return replace(spec, tasks=tasks, resources=resources, windows=(span,), soft_limits=())
+
+
+def _add_calendar_totals(ctx: Context, spec: ProblemSpec) -> None:
+    """What the one window would forget: releases, and how long how many nodes are there."""
+    from trainplan.pyomo_core import Constraint
+
+    m, inputs = ctx.m, ctx.inputs
+    m.c_release = Constraint(
+        [t for t, w in m.CELLS if spec.tasks[t].release_days > 0.0],
+        rule=lambda m, t: m.v_begin[t, 0] >= inputs.time(spec.tasks[t].release_days),
+    )
+    m.c_release_end = Constraint(
+        [t for t in m.v_ends if spec.tasks[t].release_days > 0.0],
+        rule=lambda m, t: (
+            m.v_ends[t]
+            >= inputs.time(spec.tasks[t].release_days) + sum(m.e_time[use] for use in m.uses_of_task[t])
+        ),
+    )
+    held: dict[int, float] = {
+        number: sum(nodes * (end - start) for nodes, (start, end) in zip(r.held_nodes, spec.windows, strict=True))
+        for number, r in enumerate(spec.resources)
+        if not r.committed and max(r.held_nodes) < inf
+    }
+    uses: dict[int, list[tuple[int, int]]] = {}
+    for o, w in m.USES:
+        uses.setdefault(spec.options[o].resource, []).append((o, w))
+
+    def node_time(pairs: list[tuple[int, int]], unit: float) -> Any:
+        return sum(spec.options[o].nodes / unit * m.e_time[o, w] for o, w in pairs)
+
+    m.c_held_time = Constraint(
+        [r for r, node_days in held.items() if node_days > 0.0 and r in uses],
+        rule=lambda m, r: node_time(uses[r], max(spec.resources[r].held_nodes))
+        <= inputs.time(held[r] / max(spec.resources[r].held_nodes)),
+    )
+    if spec.max_nodes < inf:
+        everything = [use for pairs in uses.values() for use in pairs]
+        m.c_ceiling_time = Constraint(expr=node_time(everything, spec.max_nodes) <= m.v_finish)
+
+
+def _added(inputs: Inputs, columns: Mapping[str, int], reduced_cost: Any) -> dict[int, float]:
+    """What doing a whole task by an option would add, beyond the best value."""
+    found = {}
+    for (option, window), reach in inputs.uses.items():
+        share = reduced_cost[columns[f"v_share[{option},{window}]"]]
+        used = reduced_cost[columns[f"v_used[{option},{window}]"]]
+        found[option] = float(share + used / reach)
+    return found
+
+
+def _chosen(spec: ProblemSpec, added: dict[int, float], factor: float) -> tuple[int, ...]:
+    kept: set[int] = set()
+    for task in range(len(spec.tasks)):
+        ranked = sorted(
+            (o for o in added if spec.options[o].task == task), key=lambda o: (added[o], spec.options[o].key)
+        )
+        of_resource: Counter[int] = Counter()
+        taken = 0
+        for o in ranked:
+            resource = spec.options[o].resource
+            wanted = taken < KEPT * factor and of_resource[resource] < KEPT_OF_RESOURCE * factor
+            taken += wanted
+            if wanted or of_resource[resource] < _kept_anyway(spec, resource) * factor:
+                of_resource[resource] += 1
+                kept.add(o)
+        if ranked:
+            # Where time or nodes get scarcer than the relaxation sees, the ends of the range are needed.
+            kept.add(min(ranked, key=lambda o: (spec.options[o].work_days, added[o])))
+            kept.add(min(ranked, key=lambda o: (spec.options[o].nodes, added[o])))
+    return tuple(sorted(kept))
+
+
+def _kept_anyway(spec: ProblemSpec, resource: int) -> int:
+    known = spec.resources[resource]
+    if known.committed:
+        return KEPT_COMMITTED
+    limited = min(known.held_nodes) < inf or known.grant_hours < inf
+    return KEPT_HELD if limited else 0
+
+
+def _in_case_units(inputs: Inputs, value: float) -> float:
+    if inputs.spec.question == "fastest":
+        return value * inputs.days_per_unit
+    return -value if inputs.spec.question == "most-tokens" else value * inputs.usd_per_unit
