@@ -12,7 +12,7 @@ import os
 import pickle
 import signal
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -146,23 +146,29 @@ class Server:
         """Solves the loaded model once under the request's changes."""
         if self.model is None:
             raise ValueError("no model is loaded")
-        highspy = self.highspy
+        error = self.highspy.HighsStatus.kError
+        returned = self._run(self.model, request)
+        if returned == error and request.options.get("presolve") != "off":
+            # HiGHS has failed to undo its own presolve on sound models.
+            returned = self._run(self.model, replace(request, options=request.options | {"presolve": "off"}))
+        if returned == error:
+            raise ValueError("HiGHS failed: " + "".join(self.log)[-400:])
+        return self._answer()
+
+    def _run(self, model: MatrixModel, request: Request) -> Any:
         # Changed models are solved from a clean copy: HiGHS keeps the last solution as a hidden
         # start, and the same question must get the same plan whatever was asked before.
-        self.highs = self._fresh(self.model)
+        self.highs = self._fresh(model)
         self._change(request)
         options = {"threads": 1, "random_seed": 0, "mip_rel_gap": 1e-4} | request.options
         for name, value in options.items():
-            if self.highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
+            if self.highs.setOptionValue(name, value) != self.highspy.HighsStatus.kOk:
                 raise ValueError(f"HiGHS refused the option {name}={value!r}")
         if request.start is not None:
-            solution = highspy.HighsSolution()
+            solution = self.highspy.HighsSolution()
             solution.col_value = request.start
             self.highs.setSolution(solution)
-        returned = self.highs.run()
-        if returned == highspy.HighsStatus.kError:
-            raise ValueError("HiGHS failed: " + "".join(self.log)[-400:])
-        return self._answer()
+        return self.highs.run()
 
     def _answer(self) -> Answer:
         highs, highspy = self.highs, self.highspy

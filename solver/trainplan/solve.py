@@ -25,6 +25,8 @@ from trainplan_models.base import NoAnswerError
 GAP_FRAC = 1e-4
 LEAST_USE = 1e-7
 """Shares below this are the solver's rounding."""
+LOOSEST = 1e7
+"""How far a limit may be loosened, in solver units."""
 WORTHWHILE_FRAC = 1e-4
 """A second goal is only followed for a gain above this; less is tolerance."""
 
@@ -223,7 +225,7 @@ class Solver:
                 shift = 0.0 if value is None else value / limit.per_unit - limit.upper
                 columns.append(self.compiled.columns[limit.slack])
                 lower.append(shift if value is not None else 0.0)
-                upper.append(shift if value is not None else 1e5)
+                upper.append(shift if value is not None else LOOSEST)
         if not columns:
             return Request()
         return Request(columns=np.array(columns), col_lower=np.array(lower), col_upper=np.array(upper))

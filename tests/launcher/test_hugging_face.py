@@ -98,6 +98,8 @@ def test_accelerate_reads_every_number_back(parsed: dict[str, Found]) -> None:
             for key in ("DP_REPLICATE", "DP_SHARD", "TP", "CP")
         }
         assert sizes["DP_REPLICATE"] * sizes["DP_SHARD"] == layout.dp
+        if layout.shard_group:
+            assert sizes["DP_SHARD"] * layout.cp == layout.shard_group
         assert (sizes["TP"], sizes["CP"]) == (layout.tp, layout.cp)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import product
 from math import inf
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,3 +139,22 @@ def test_random_small_models_agree_with_enumeration(session: Session) -> None:
         if best < inf:
             assert answer.objective == pytest.approx(best, rel=1e-4, abs=1e-5)
     assert 5 < sum(best == inf for best in found) < 40
+
+
+def test_a_solve_error_in_presolve_is_got_over(session: Session) -> None:
+    told = json.loads(Path(__file__).with_name("highs_solve_error.json").read_text(encoding="utf-8"))
+    width = len(told["cost"])
+    model = matrix_model(
+        told["cost"],
+        [[row.get(str(column), 0.0) for column in range(width)] for row, _, _ in told["rows"]],
+        [(-inf if low is None else low, inf if high is None else high) for _, low, high in told["rows"]],
+        [
+            (low, inf if high is None else high)
+            for low, high in zip(told["column_lower"], told["column_upper"], strict=True)
+        ],
+        told["integer"],
+    )
+    session.load(model)
+    answer, plain = session.solve(Request(), 10.0), session.solve(Request(options={"presolve": "off"}), 10.0)
+    assert answer.status == plain.status == "optimal"
+    assert answer.objective == pytest.approx(plain.objective)

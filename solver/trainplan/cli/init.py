@@ -27,39 +27,46 @@ COUNT_TOLERANCE_FRAC = 0.01
 """Counted and published parameters that differ by more are reported."""
 
 
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model of the catalogue, or a Hugging Face config.json.", show_default=False
+    ),
+]
+CaseOut = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; never written over.")
+]
+TokensText = Annotated[
+    str | None, typer.Option(metavar="TOKENS", help="How much to train on, e.g. '300B tokens'.")
+]
+DeadlineText = Annotated[str, typer.Option(metavar="TIME", help="When it has to be done.")]
+BudgetText = Annotated[str | None, typer.Option(metavar="USD", help="The most it may cost.")]
+StartText = Annotated[
+    str | None, typer.Option(metavar="DATE", help="Day 0; with reservations, today when it is not given.")
+]
+SinfoFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Output of sinfo; a wrong file says which command makes it."),
+]
+GpuTypes = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TYPE=NAME", help="What a GPU type of sinfo is in the catalogue. May be repeated."),
+]
+QuotaTable = Annotated[Path | None, typer.Option(metavar="CSV", help="Quotas in nodes by pool.")]
+ReservationTable = Annotated[Path | None, typer.Option(metavar="CSV", help="Reservations that are paid for.")]
+
+
 def init(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model of the catalogue, or a Hugging Face config.json.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; never written over.")
-    ] = Path("case.yaml"),
-    tokens: Annotated[
-        str | None, typer.Option(metavar="TOKENS", help="How much to train on, e.g. '300B tokens'.")
-    ] = None,
-    deadline: Annotated[str, typer.Option(metavar="TIME", help="When it has to be done.")] = "30 days",
-    budget: Annotated[str | None, typer.Option(metavar="USD", help="The most it may cost.")] = None,
-    start: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Day 0; with reservations, today when it is not given.")
-    ] = None,
-    sinfo: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Output of sinfo (see the message when it is wrong).")
-    ] = None,
-    accelerator: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TYPE=NAME", help="What a GPU type of sinfo is in the catalogue. May be repeated."
-        ),
-    ] = None,
-    quotas: Annotated[Path | None, typer.Option(metavar="CSV", help="Quotas in nodes by pool.")] = None,
-    reservations: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="Reservations that are paid for.")
-    ] = None,
+    model: ModelName,
+    output: CaseOut = Path("case.yaml"),
+    tokens: TokensText = None,
+    deadline: DeadlineText = "30 days",
+    budget: BudgetText = None,
+    start: StartText = None,
+    sinfo: SinfoFile = None,
+    accelerator: GpuTypes = None,
+    quotas: QuotaTable = None,
+    reservations: ReservationTable = None,
     catalog: CatalogDirectory = None,
 ) -> None:
     """Write a case to start from, with the clusters, quotas and reservations that are there already."""

@@ -68,11 +68,9 @@ def _fsdp(unit: LaunchUnit) -> dict[str, Any]:
 
 def _parallelism(unit: LaunchUnit) -> dict[str, Any]:
     layout = unit.segment.layout
-    hybrid = layout.shard_group and layout.shard_group < layout.dp
-    shard = layout.shard_group if hybrid else layout.dp
     return {
-        "parallelism_config_dp_replicate_size": layout.dp // shard,
-        "parallelism_config_dp_shard_size": shard,
+        "parallelism_config_dp_replicate_size": layout.dp // unit.shard_degree,
+        "parallelism_config_dp_shard_size": unit.shard_degree,
         "parallelism_config_tp_size": layout.tp,
         "parallelism_config_cp_size": layout.cp,
     }

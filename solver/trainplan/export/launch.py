@@ -69,6 +69,13 @@ class LaunchUnit:
         return self.segment.layout.accelerators // self.segment.nodes
 
     @property
+    def shard_degree(self) -> int:
+        """Data-parallel ranks over which a ZeRO shard is spread; context-parallel ranks share it as well."""
+        layout = self.segment.layout
+        whole = not layout.shard_group or layout.shard_group >= layout.dp * layout.cp
+        return layout.dp if whole else max(1, layout.shard_group // layout.cp)
+
+    @property
     def owned(self) -> bool:
         """Whether the nodes are already there and not rented for the plan."""
         return self.segment.mode in ("owned", "grant")

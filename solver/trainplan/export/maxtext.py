@@ -20,7 +20,7 @@ def mesh(unit: LaunchUnit) -> dict[str, int]:
     """Mesh axes: ``ici_*`` within what fast links reach (a TPU slice, a GPU node), ``dcn_*`` across."""
     layout = unit.segment.layout
     data = layout.dp // layout.ep
-    shard = min(layout.shard_group or data, data) if layout.zero_stage else 1
+    shard = min(unit.shard_degree, data) if layout.zero_stage else 1
     degrees = {
         "tensor": layout.tp,
         "context": layout.cp,

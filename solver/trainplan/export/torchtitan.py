@@ -32,10 +32,7 @@ def shard_degrees(unit: LaunchUnit) -> tuple[int, int]:
     layout = unit.segment.layout
     if layout.zero_stage == 0:
         return layout.dp, 1
-    if layout.shard_group and layout.shard_group < layout.dp * layout.cp:
-        shard = max(1, layout.shard_group // layout.cp)
-        return layout.dp // shard, shard
-    return 1, layout.dp
+    return layout.dp // unit.shard_degree, unit.shard_degree
 
 
 def keep_latest(unit: LaunchUnit) -> int:

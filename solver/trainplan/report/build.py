@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainplan.report import basis, cost, headline, reasons, schedule, timeline
+from trainplan.report import basis, cost, headline, reasons, risk, schedule, timeline
 from trainplan.report.bill import bill_of
 from trainplan.report.document import Document, Section
 from trainplan_models.plan import Plan
@@ -21,6 +21,7 @@ def document(plan: Plan) -> Document:
         schedule.schedule(plan),
         timeline.timeline(plan),
         cost.cost(plan, bill),
+        risk.risk(plan),
         reasons.alternatives(plan, bill),
         reasons.limits(plan),
         timeline.peaks(plan),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainplan.report import wording
 from trainplan.report.bill import Bill
 from trainplan.report.document import Section
+from trainplan.report.risk import chance_facts
 from trainplan_models.plan import LimitUse, Plan, Segment
 
 QUESTIONS = {
@@ -22,7 +23,7 @@ def headline(plan: Plan, bill: Bill) -> Section:
     facts += [
         ("Total cost", cost_words(plan, bill)),
         ("Finish", finish_words(plan)),
-        ("Chance", "not simulated: P50 and P90 and the chance of being in time and in budget are not known"),
+        *chance_facts(plan),
         *efficiency_facts(plan, bill),
         ("Proof", proof_words(plan)),
         ("Prices of", price_words(plan)),

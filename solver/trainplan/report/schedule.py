@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainplan.report import wording
 from trainplan.report.document import Column, Section, Table
+from trainplan.report.risk import fallback_words
 from trainplan_models.plan import Placement, Plan, Purchase, Segment, TaskTime
 
 NUMBER = Column("#", numeric=True)
@@ -101,7 +102,7 @@ def schedule(plan: Plan) -> Section:
         tables.append(Table(title="Commitments to buy", columns=PURCHASES, rows=rows))
     else:
         paragraphs.append("Nothing has to be bought in advance.")
-    paragraphs.append("The plan has no rule for what to do when it falls behind.")
+    paragraphs.extend(fallback_words(plan))
     if plan.placements:
         rows = tuple(_placement_row(placement) for placement in plan.placements)
         tables.append(Table(title="Storage", columns=PLACEMENTS, rows=rows))
