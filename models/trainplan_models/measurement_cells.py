@@ -16,6 +16,10 @@ from trainplan_models.workload import ModelShape, shape_of, total_params
 
 Row = Mapping[str, str]
 
+LARGEST_COUNT = 1e8
+"""No size, degree or batch of a real run is larger."""
+LARGEST_PARAMS = 1e14
+
 
 class Known(Protocol):
     """The part of the catalogue that reading measurements needs."""
@@ -42,7 +46,11 @@ def number(row: Row, key: str) -> float | None:
 
 def count(row: Row, key: str) -> int | None:
     value = number(row, key)
-    return int(value) if value is not None and value > 0 else None
+    if value is None or value < 1:
+        return None
+    if value > LARGEST_COUNT:
+        raise NotJudged(f"{key} is {value:g}, which nothing real has")
+    return int(value)
 
 
 @lru_cache(maxsize=4)
@@ -154,6 +162,8 @@ def typical_shape(params: float, vocab: int = 50304) -> ModelShape:
 def _from_columns(row: Row) -> ModelShape:
     hidden, vocab = count(row, "hidden"), count(row, "vocab") or 50304
     params = (number(row, "params_b") or 0.0) * 1e9
+    if not 0.0 <= params <= LARGEST_PARAMS:
+        raise NotJudged(f"{params:g} parameters, which nothing real has")
     if hidden is None:
         if params and not count(row, "experts"):
             return typical_shape(params, vocab)

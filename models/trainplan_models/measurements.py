@@ -219,7 +219,7 @@ def _labels(
     params = total_params(shape) / 1e9
     size = next(
         name
-        for bound, name in ((2, "<2B"), (20, "2-20B"), (100, "20-100B"), (1e9, ">100B"))
+        for bound, name in ((2, "<2B"), (20, "2-20B"), (100, "20-100B"), (float("inf"), ">100B"))
         if params < bound
     )
     return {

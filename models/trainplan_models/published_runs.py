@@ -139,8 +139,8 @@ def useful_frac(row: Mapping[str, str]) -> float:
 
 def _as_row(row: Mapping[str, str]) -> tuple[dict[str, str], int]:
     """A run in the columns of the throughput table, and its number of accelerators."""
-    seq = int(first_number(row.get("seq_len", "")) or 4096)
-    devices = int(first_number(row.get("num_accelerators", "")) or DEFAULT_DEVICES)
+    seq = max(int(first_number(row.get("seq_len", "")) or 4096), 1)
+    devices = max(int(first_number(row.get("num_accelerators", "")) or DEFAULT_DEVICES), 1)
     devices = max(devices // 8 * 8, 8) if devices > 8 else devices
     params = (first_number(row.get("params_b", "")) or 1.0) * 1e9
     tokens = next((batch for size, batch in BATCH_TOKENS if params <= size), 16e6)

@@ -36,6 +36,7 @@ FloatArray = NDArray[np.float64]
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 LEAST_INTERVAL_S = 1.0
+SAME_TIME_S = 1.0
 
 
 def simulate(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, seed: int = 0) -> Simulation:
@@ -239,38 +240,19 @@ class _Runner:
         for step, end_s in zip(self.steps, ends, strict=True):
             task_end[step.task] = np.maximum(task_end.get(step.task, zero), end_s)
         finish_s = np.max(list(task_end.values()), axis=0) if task_end else zero
-        node_hours: dict[str, FloatArray] = defaultdict(lambda: zero)
-        hourly_usd: dict[str, FloatArray] = defaultdict(lambda: zero)
         useful_s = held_s = lost_s = failures = losses = spot = away = zero
         for step, stay in stays:
-            segment = step.segment
-            if segment is None:
-                continue
-            nodes = segment.nodes + segment.spare_nodes
-            both = stay.held_hours + stay.fallback_hours
-            node_hours[step.task] = node_hours[step.task] + nodes * both
-            own, other = self._prices(step, segment)
-            usd = nodes * (stay.held_hours * own + stay.fallback_hours * other)
-            hourly_usd[step.task] = hourly_usd[step.task] + usd
-            useful_s = useful_s + segment.nodes * stay.useful_s / (1.0 + self.scenarios.redone_frac)
-            held_s = held_s + segment.nodes * both * HOUR_S
+            nodes = 0 if step.segment is None else step.segment.nodes
+            useful_s = useful_s + nodes * stay.useful_s / (1.0 + self.scenarios.redone_frac)
+            held_s = held_s + nodes * (stay.held_hours + stay.fallback_hours) * HOUR_S
             lost_s, failures, losses = lost_s + stay.lost_s, failures + stay.failures, losses + stay.losses
             if step.rule is not None:
                 spot, away = spot + nodes * stay.held_hours, away + nodes * stay.fallback_hours
-        hours = {
-            task: (end_s - first[task]) / HOUR_S for task, end_s in task_end.items() if task in node_hours
-        }
-        usage = Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor)
-        late = finish_s > (inf if self.case.deadline_s is None else self.case.deadline_s) + 1.0
-        for task in self.case.tasks:
-            due_s = self.case.seconds_from_start(task.due)
-            if due_s is not None and task.name in task_end:
-                late = late | (task_end[task.name] > due_s + 1.0)
         return Samples(
             weight=self.scenarios.weight,
             finish_s=finish_s,
-            cost_usd=cost_usd(self.plan, self.case, usage),
-            late=np.asarray(late),
+            cost_usd=cost_usd(self.plan, self.case, self._usage(finish_s, task_end, stays, first)),
+            late=self._late(finish_s, task_end),
             ettr_frac=np.asarray(useful_s / np.maximum(held_s, 1e-9)) if stays else np.ones(self.count),
             lost_work_s=lost_s,
             failures_count=failures,
@@ -284,6 +266,38 @@ class _Runner:
                 if step.rule is not None and step.segment is not None
             ),
         )
+
+    def _late(self, finish_s: FloatArray, task_end: dict[str, FloatArray]) -> NDArray[np.bool_]:
+        """Scenarios in which the programme or a task ends after its date."""
+        late = finish_s > (inf if self.case.deadline_s is None else self.case.deadline_s) + SAME_TIME_S
+        for task in self.case.tasks:
+            due_s = self.case.seconds_from_start(task.due)
+            if due_s is not None and task.name in task_end:
+                late = late | (task_end[task.name] > due_s + SAME_TIME_S)
+        return np.asarray(late)
+
+    def _usage(
+        self,
+        finish_s: FloatArray,
+        task_end: dict[str, FloatArray],
+        stays: list[tuple[Step, _Stay]],
+        first: dict[str, FloatArray],
+    ) -> Usage:
+        """Node-hours and their price, spares included."""
+        zero = np.zeros(self.count)
+        node_hours: dict[str, FloatArray] = defaultdict(lambda: zero)
+        hourly_usd: dict[str, FloatArray] = defaultdict(lambda: zero)
+        for step, stay in stays:
+            segment = step.segment
+            if segment is None:
+                continue
+            nodes = segment.nodes + segment.spare_nodes
+            own, other = self._prices(step, segment)
+            node_hours[step.task] = node_hours[step.task] + nodes * (stay.held_hours + stay.fallback_hours)
+            usd = nodes * (stay.held_hours * own + stay.fallback_hours * other)
+            hourly_usd[step.task] = hourly_usd[step.task] + usd
+        hours = {task: (task_end[task] - first[task]) / HOUR_S for task in node_hours}
+        return Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor)
 
     def _prices(self, step: Step, segment: Segment) -> tuple[FloatArray | float, float]:
         """Price of a node-hour on the segment's own nodes and on what takes over."""

@@ -96,10 +96,8 @@ def summary(found: Samples, case: Case, scenarios: Scenarios, seed: int) -> Simu
     """Chances, quantiles and causes of the outcomes of scenarios."""
     weight = found.weight
     in_time = ~found.late
-    in_budget = found.cost_usd <= (inf if case.budget_usd is None else case.budget_usd)
-    ended = np.where(np.isfinite(found.finish_s), found.finish_s, np.nan)
-    finish_s = np.where(np.isnan(ended), np.nanmax(ended, initial=0.0) * 2.0 + 1.0, ended)
-    bounded_usd = np.where(np.isfinite(found.cost_usd), found.cost_usd, np.nanmax(found.cost_usd))
+    in_budget = usd <= (inf if case.budget_usd is None else case.budget_usd)
+    finish_s, usd = found.finish_s, found.cost_usd
     deadline_s = case.deadline_s
     late_s = np.maximum(finish_s - (inf if deadline_s is None else deadline_s), 0.0)
     chances = [math.fsum(weight[held]) for held in (in_time, in_budget, in_time & in_budget)]
@@ -113,8 +111,8 @@ def summary(found: Samples, case: Case, scenarios: Scenarios, seed: int) -> Simu
         p_both_low=wilson_low(p_both, 1.0 / float(weight @ weight)),
         finish_mean_s=float(weight @ finish_s),
         finish_quantiles_s=quantiles(finish_s, weight),
-        cost_mean_usd=float(weight @ bounded_usd),
-        cost_quantiles_usd=quantiles(bounded_usd, weight),
+        cost_mean_usd=float(weight @ usd),
+        cost_quantiles_usd=quantiles(usd, weight),
         late_mean_s=float(weight @ late_s),
         ettr_mean_frac=float(weight @ found.ettr_frac),
         ettr_quantiles_frac=quantiles(found.ettr_frac, weight),
@@ -125,7 +123,7 @@ def summary(found: Samples, case: Case, scenarios: Scenarios, seed: int) -> Simu
             found.fallback_node_hours.sum()
             / max((found.fallback_node_hours + found.spot_node_hours).sum(), 1e-9)
         ),
-        causes=_causes(scenarios, finish_s, bounded_usd),
+        causes=_causes(scenarios, finish_s, usd),
         tasks=tuple(
             TaskSpread(task=name, end_quantiles_s=quantiles(np.minimum(end_s, finish_s), weight))
             for name, end_s in found.task_end_s.items()

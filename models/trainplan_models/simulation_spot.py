@@ -20,8 +20,8 @@ BoolArray = NDArray[np.bool_]
 
 LEAST_WAIT_S = 60.0
 """The rule is asked again no sooner than this while the job waits."""
-LONGEST_FACTOR = 60.0
-"""A job that takes this many times its work is given up."""
+LONGEST_FACTOR, NEVER_FACTOR = 60.0, 600.0
+"""A job that is not done after so many times its work is given up, and counts as done after the second number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class SpotHistory:
     """What became of a job on spot; arrays over scenarios."""
 
     wall_s: FloatArray
-    """From start to end; inf where it was given up."""
+    """From start to end."""
     spot_s: FloatArray
     """Paid on spot."""
     on_demand_s: FloatArray
@@ -94,7 +94,7 @@ class _Runs:
         count = work_s.size
         self.saving, self.hazards, self.gang, self.out, self.rng = saving, hazards, gang, out, rng
         self.left_s = work_s.astype(float)
-        self.limit_s = LONGEST_FACTOR * work_s
+        self.work_s = work_s
         self.mode = np.full(count, WAIT, np.int8)
         self.time_s, self.life_s, self.ready_s = np.zeros(count), np.zeros(count), np.zeros(count)
         self.up = np.ones(count, bool)
@@ -238,8 +238,8 @@ class _Runs:
     def step(self) -> bool:
         """Every unfinished scenario to its next event; False when there is none."""
         open_ = np.flatnonzero(np.isnan(self.end_s))
-        late = open_[self.time_s[open_] > self.limit_s[open_]]
-        self.end_s[late] = np.inf
+        late = open_[self.time_s[open_] > LONGEST_FACTOR * self.work_s[open_]]
+        self.end_s[late] = NEVER_FACTOR * self.work_s[late]
         open_ = np.flatnonzero(np.isnan(self.end_s))
         if not open_.size:
             return False

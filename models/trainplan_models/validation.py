@@ -11,6 +11,7 @@ import numpy as np
 
 from trainplan_models.efficiency import hardware_rows, software_rows
 from trainplan_models.fitting import State
+from trainplan_models.measurement_cells import number
 from trainplan_models.measurements import Known, Reading, Unread, read
 from trainplan_models.prediction import Candidates, Prediction, candidates, predict
 from trainplan_models.published_runs import RunResult, judge_runs
@@ -159,7 +160,7 @@ def sweep_of(reading: Reading, row: Mapping[str, str]) -> str:
 
 def judge_memory(row: Mapping[str, str], known: Known) -> MemoryResult:
     """Predict the peak memory of one row and whether it fits."""
-    outcome, measured = row.get("outcome", ""), row.get("peak_gib", "")
+    outcome, measured = row.get("outcome", ""), number(row, "peak_gib")
     found = find(row, known)
     if isinstance(found, Unread):
         return MemoryResult(found.row_id, None, None, found.reason, None, outcome, found.labels)
@@ -172,7 +173,7 @@ def judge_memory(row: Mapping[str, str], known: Known) -> MemoryResult:
         peak / GIB,
         guess.fits,
         None,
-        float(measured) if measured else None,
+        measured,
         outcome,
         found.reading.labels,
     )

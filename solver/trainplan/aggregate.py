@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from trainplan.formulation import build_aggregate
 from trainplan.formulation.context import Context
 from trainplan.highs import Session, compile_model
-from trainplan.highs_worker import Request
+from trainplan.highs_worker import Answer, Request
 from trainplan.inputs import Inputs, scale
 from trainplan.problem import ProblemSpec
 
@@ -35,46 +35,91 @@ KEPT_COMMITTED = 2
 """Kept beside them of each resource that has to be bought."""
 
 
-@dataclass(frozen=True, slots=True)
-class Screened:
-    """Options that get columns, and the bound over all of them."""
-
-    options: tuple[int, ...]
-    bound: float
-    """In the unit of the goal (USD, days or stretch), as ``Outcome.bound``; ``-inf`` where nothing is proven."""
-
-
 def is_large(spec: ProblemSpec, options: Sequence[int]) -> bool:
     """Whether the options have to be screened before there are columns for each window."""
     return len(spec.tasks) > 1 and len(options) * len(spec.windows) > MOST_CELLS
 
 
-def screened(
-    spec: ProblemSpec, session: Session, options: Sequence[int], time_limit_s: float, factor: float = 1.0
-) -> Screened:
-    """Options worth a column, by what they would add to the cost of the relaxation.
+class Aggregate:
+    """The relaxation of a problem, loaded once and asked several things."""
 
-    Args:
-        spec: the problem.
-        session: where it is solved.
-        options: options to choose from.
-        time_limit_s: limit of the solve.
-        factor: multiplies how many are kept.
-    """
-    inputs = scale(without_calendar(spec), options)
-    ctx = build_aggregate(inputs)
-    _add_calendar_totals(ctx, spec)
-    compiled = compile_model(ctx.m)
-    model = replace(compiled.model, integer=np.zeros(len(compiled.model.cost), dtype=bool))
-    held_goal = compiled.rows.get("c_first_goal")
-    if held_goal is not None:
-        model.row_upper[held_goal] = np.inf
-    session.load(model)
-    answer = session.solve(Request(), time_limit_s)
-    if answer.x is None or answer.reduced_cost is None or answer.objective is None:
-        return Screened(tuple(options), -inf)
-    added = _added(inputs, compiled.columns, answer.reduced_cost)
-    return Screened(_chosen(spec, added, factor), _in_case_units(inputs, answer.objective))
+    def __init__(
+        self, spec: ProblemSpec, session: Session, options: Sequence[int], time_limit_s: float
+    ) -> None:
+        """Builds and solves it.
+
+        Args:
+            spec: the problem.
+            session: where it is solved.
+            options: options to choose from.
+            time_limit_s: limit of each solve.
+        """
+        self.spec, self.session, self.time_limit_s = spec, session, time_limit_s
+        self.inputs = scale(without_calendar(spec), options)
+        ctx = build_aggregate(self.inputs)
+        _add_calendar_totals(ctx, spec)
+        self.compiled = compile_model(ctx.m)
+        model = self.compiled.model
+        self.model = replace(
+            model, integer=np.zeros(len(model.cost), dtype=bool), row_upper=model.row_upper.copy()
+        )
+        self._goal_row = self.compiled.rows.get("c_first_goal")
+        if self._goal_row is not None:
+            self.model.row_upper[self._goal_row] = np.inf
+        self.answer = self._ask(Request())
+
+    def _ask(self, request: Request) -> Answer:
+        if self.session.model is not self.model:
+            self.session.load(self.model)
+        return self.session.solve(request, self.time_limit_s)
+
+    @property
+    def bound(self) -> float:
+        """Bound on the goal of every plan, in its unit (USD, days or stretch), as ``Outcome.bound``."""
+        if self.answer.objective is None:
+            return inf if self.spec.question == "most-tokens" else -inf
+        value, inputs = self.answer.objective, self.inputs
+        if self.spec.question == "fastest":
+            return value * inputs.days_per_unit
+        return -value if self.spec.question == "most-tokens" else value * inputs.usd_per_unit
+
+    @property
+    def finish_days(self) -> float:
+        """When the relaxation ends; ``inf`` where it has no answer."""
+        if self.answer.x is None:
+            return inf
+        return self.compiled.value(self.answer.x, "v_finish") * self.inputs.days_per_unit
+
+    def latest_end_days(self, usd: float) -> float:
+        """The latest end of any plan that costs at most so much; ``inf`` where cost does not limit it."""
+        column = self.compiled.columns.get("v_finish")
+        if self.spec.question != "cheapest" or self._goal_row is None or column is None:
+            return inf
+        cost = np.zeros(len(self.model.cost))
+        cost[column] = -1.0
+        most = usd / self.inputs.usd_per_unit - self.model.offset
+        answer = self._ask(
+            Request(
+                cost=cost,
+                rows=np.array([self._goal_row]),
+                row_lower=np.array([-np.inf]),
+                row_upper=np.array([most * (1.0 + 1e-6)]),
+            )
+        )
+        if answer.objective is None:
+            return inf
+        return -answer.objective * self.inputs.days_per_unit
+
+    def options(self, factor: float = 1.0) -> tuple[int, ...]:
+        """Options worth a column, by what they would add to the cost of the relaxation.
+
+        Args:
+            factor: multiplies how many are kept.
+        """
+        if self.answer.reduced_cost is None:
+            return tuple(sorted({option for option, _ in self.inputs.uses}))
+        added = _added(self.inputs, self.compiled.columns, self.answer.reduced_cost)
+        return _chosen(self.spec, added, factor)
 
 
 def without_calendar(spec: ProblemSpec) -> ProblemSpec:
@@ -162,8 +207,3 @@ def _kept_anyway(spec: ProblemSpec, resource: int) -> int:
     limited = min(known.held_nodes) < inf or known.grant_hours < inf
     return KEPT_HELD if limited else 0
 
-
-def _in_case_units(inputs: Inputs, value: float) -> float:
-    if inputs.spec.question == "fastest":
-        return value * inputs.days_per_unit
-    return -value if inputs.spec.question == "most-tokens" else value * inputs.usd_per_unit

@@ -31,6 +31,8 @@ IN_EVERY_PLAN: tuple[Kind, ...] = ("accelerator", "billing")
 MOST_SLACK = 1e5
 PRESOLVED_S = 4.0
 """After this long without any answer a problem is solved without presolve."""
+MOST_GROUPS = 13
+"""Groups that share a model: enough to build few of them, few enough for each to be solved fast."""
 TOGETHER = "meets each limit alone, but not all of them together"
 NEAR_FRAC = 2e-3
 """Near enough to say what would be needed."""
@@ -181,12 +183,12 @@ class Rivals:
                     found.append(Alternative(kind=kind, name=name, reason=reason))
                 else:
                     rows.append((kind, name, allowed))
-        if rows:
-            warm = Warm(self.assembly.spec, self.session, self.time_limit_s, [a for _, _, a in rows])
-            found += self._solved(warm, rows)
+        for first in range(0, len(rows), MOST_GROUPS):
+            found += self._solved(rows[first : first + MOST_GROUPS])
         return sorted(found, key=lambda a: (kinds.index(a.kind), a.usd is None, a.usd or 0.0, a.name))  # type: ignore[arg-type]
 
-    def _solved(self, warm: Warm, rows: list[tuple[Kind, str, list[int]]]) -> list[Alternative]:
+    def _solved(self, rows: list[tuple[Kind, str, list[int]]]) -> list[Alternative]:
+        warm = Warm(self.assembly.spec, self.session, self.time_limit_s, [allowed for _, _, allowed in rows])
         glances = [(row, warm.glance(row[2])) for row in rows]
         impossible = [row[2] for row, glance in glances if glance is None]
         later = _Later(self.assembly, self.session, self.time_limit_s, impossible)

@@ -15,7 +15,7 @@ from trainplan.candidates import Screened, screen
 from trainplan_models.catalog.records import Accelerator, NodeType
 from trainplan_models.workload import TrainSetup
 
-MOST_ENTRIES = 1024
+MOST_ENTRIES = 256
 """Kinds of machine times tasks that are remembered, the latest used first; some 100 kB each at most."""
 
 Key = tuple[TrainSetup, Accelerator, NodeType, tuple[int, ...]]

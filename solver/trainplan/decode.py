@@ -283,7 +283,8 @@ def solver_info(assembly: Assembly, outcome: Outcome) -> SolverInfo:
         nodes=outcome.nodes,
         seconds=outcome.seconds,
         highs_version=outcome.version,
-        scope=f"all {len(assembly.spec.options):,} options kept of {assembly.evaluated:,} legal layouts",
+        scope=outcome.scope
+        or f"all {len(assembly.spec.options):,} options kept of {assembly.evaluated:,} legal layouts",
     )
 
 

@@ -11,7 +11,9 @@ from trainplan.alternatives import alternatives
 from trainplan.assembly import Assembly, assemble
 from trainplan.candidate_cache import CandidateCache
 from trainplan.highs import Session
+from trainplan.large import is_large, solve_large
 from trainplan.plan_making import Maker
+from trainplan.problem import ProblemSpec
 from trainplan.promise import keep_promise
 from trainplan.solve import Outcome, Solver
 from trainplan.thin import thinned
@@ -72,8 +74,7 @@ def plan(
         _refuse_empty(assembly, chain, known, explain=explain)
         kept, forgiven_usd = thinned(assembly.spec)
         tell(f"solving over {len(kept):,} of {len(assembly.spec.options):,} options")
-        solver = Solver(assembly.spec, session, time_limit_s, kept)
-        outcome = solver.solve()
+        solver, outcome = _solved(assembly.spec, session, kept, time_limit_s, tell)
         if outcome.decision is None:
             tell("looking for what would have to change")
             raise _no_plan(assembly, solver, outcome, chain, known, explain=explain)
@@ -89,6 +90,17 @@ def plan(
                 update={"alternatives": tuple(alternatives(session, assembly, found, time_limit_s))}
             )
         return found
+
+
+def _solved(
+    spec: ProblemSpec, session: Session, options: tuple[int, ...], time_limit_s: float, tell: Progress
+) -> tuple[Solver, Outcome]:
+    """The outcome, and the solver for what is asked after it."""
+    if is_large(spec, options):
+        found = solve_large(spec, session, options, time_limit_s, tell)
+        return found.solver, found.outcome
+    solver = Solver(spec, session, time_limit_s, options)
+    return solver, solver.solve()
 
 
 def _refuse_empty(

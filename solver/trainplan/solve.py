@@ -82,6 +82,8 @@ class Outcome:
     nodes: int
     seconds: float
     version: str
+    scope: str = ""
+    """What the bound is a bound over, where not simply over all options."""
 
 
 class Solver:
@@ -93,8 +95,10 @@ class Solver:
         session: Session,
         time_limit_s: float = 60.0,
         options: Collection[int] | None = None,
+        gap_frac: float = GAP_FRAC,
     ) -> None:
         self.spec = spec
+        self.gap_frac = gap_frac
         self.session = session
         self.time_limit_s = time_limit_s
         self.inputs: Inputs = scale(spec, options)
@@ -240,7 +244,7 @@ class Solver:
 
     def answer(self, request: Request) -> Answer:
         """As ``ask``, to the gap of a plan; what is called infeasible is so without presolve as well."""
-        options = {"mip_rel_gap": GAP_FRAC} | request.options
+        options = {"mip_rel_gap": self.gap_frac} | request.options
         answer = self.ask(replace(request, options=options))
         if answer.status in ("infeasible", "infeasible-or-unbounded"):
             # HiGHS has called feasible models infeasible in presolve; the user is told only when

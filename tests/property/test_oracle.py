@@ -15,6 +15,8 @@ from tests.property.oracle import optimum
 from tests.property.random_problems import QUESTIONS, RATE_USD, random_problem
 from tests.property.rules import Review
 
+from trainplan import problem
+from trainplan.aggregate import Aggregate
 from trainplan.highs import Session
 from trainplan.problem import Charges, ProblemSpec
 from trainplan.solve import Decision, Outcome, Solver
@@ -273,3 +275,40 @@ def test_leaving_out_beaten_options_costs_no_more_than_said(session: Session, se
     assert (outcome.decision is None) == (best is None)
     if outcome.decision and best is not None:
         assert outcome.decision.usd <= best * (1 + GAP_FRAC) + forgiven_usd
+
+
+@standard(60)
+@given(seeds)
+def test_the_bound_without_a_calendar_is_a_bound(session: Session, seed: int) -> None:
+    spec = random_problem(seed)
+    best = optimum(spec)
+    if best is None:
+        return
+    aggregate = Aggregate(spec, session, range(len(spec.options)), 10.0)
+    note(f"search {best}, bound {aggregate.bound}")
+    better = aggregate.bound - best if spec.question == "most-tokens" else best - aggregate.bound
+    assert better >= -1e-6 * max(1.0, abs(best))
+    decision = Solver(spec, session).solve().decision
+    assert decision is not None
+    assert decision.finish_days <= aggregate.latest_end_days(decision.usd) * (1 + 1e-6) + 1e-6
+
+
+@pytest.fixture
+def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than no set of tasks side by side is too many."""
+    monkeypatch.setattr(problem, "MOST_GROUPS", 0)
+
+
+@pytest.mark.usefixtures("few_groups")
+@standard(60)
+@given(seeds)
+def test_chains_in_place_of_sets_give_plans_that_hold(session: Session, seed: int) -> None:
+    spec = random_problem(seed, questions=("cheapest", "fastest"))
+    outcome, best = Solver(spec, session).solve(), optimum(spec)
+    note(f"search {best}, solver {outcome}")
+    if outcome.decision is None:
+        assert best is None or spec.wide
+        return
+    assert best is not None
+    assert value_of(spec, outcome.decision) >= best * (1 - 1e-6) - 1e-6
+    check_rules(spec, outcome.decision)

@@ -62,7 +62,9 @@ def test_draws_follow_their_rows() -> None:
 
 def test_spot_prices_drift_with_the_length_of_the_programme() -> None:
     year, quarter = (
-        np.std(np.log(draw((EAST,), case_of(), 5000, 1, length_s=days * 86400.0).spot_price_factor[EAST.pool]))
+        np.std(
+            np.log(draw((EAST,), case_of(), 5000, 1, length_s=days * 86400.0).spot_price_factor[EAST.pool])
+        )
         for days in (365.0, 365.0 / 4)
     )
     assert year == pytest.approx(0.5, rel=0.03)

@@ -21,7 +21,16 @@ from trainplan_models.base import InputError
 from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
 from trainplan_models.catalog.records import FailureProfile
-from trainplan_models.plan import CheckpointPlan, CostLine, Layout, Plan, Purchase, Segment, SolverInfo, TaskTime
+from trainplan_models.plan import (
+    CheckpointPlan,
+    CostLine,
+    Layout,
+    Plan,
+    Purchase,
+    Segment,
+    SolverInfo,
+    TaskTime,
+)
 from trainplan_models.simulation import sample, simulate
 from trainplan_models.simulation_cost import Usage, cost_usd
 from trainplan_models.simulation_events import Hazards, Saving, work_through
@@ -56,7 +65,8 @@ def hazards(count: int, mtbf_s: float, **changes: Any) -> Hazards:
         "recovery_factor": ones,
         "recovery_spread_factor": 0.0,
     }
-    return Hazards(**(values | changes))
+    values |= changes
+    return Hazards(**values)
 
 
 # Plans made by hand
@@ -73,7 +83,7 @@ def checkpoint(**changes: float | str) -> CheckpointPlan:
         "mtbf_s": 5 * DAY_S,
         "lost_work_s": 1865.0,
     }
-    return CheckpointPlan(**(values | changes))
+    return CheckpointPlan.model_validate(values | changes)
 
 
 def segment(
@@ -113,7 +123,7 @@ def segment(
         "checkpoint": saved or checkpoint(),
         "usd_per_node_h": 0.0 if mode == "capacity-block" else 20.0 if mode == "spot" else 55.0,
     }
-    return Segment(**(values | changes))
+    return Segment.model_validate(values | changes)
 
 
 def plan_of(
@@ -356,7 +366,9 @@ def test_spot_events_agree_with_the_replay_of_the_same_process() -> None:
     lengths = rng.exponential(1.0, (80, count)) * np.where(np.arange(80) % 2, down_s, up_s)[:, None]
     ends = np.cumsum(lengths, axis=0)
     ticks = np.arange(int(deadline_s / tick_s)) * tick_s
-    up = np.stack([np.searchsorted(ends[:, run], ticks, side="right") % 2 == 0 for run in range(count)], axis=1)
+    up = np.stack(
+        [np.searchsorted(ends[:, run], ticks, side="right") % 2 == 0 for run in range(count)], axis=1
+    )
     job = Job(work_s, deadline_s, 720.0, 0.918, 3.06)
     ticked = replay(rule, job, Windows(tick_s, up[:, None, :], ~up[:, None, :]))
     assert not ticked.missed.any()
@@ -506,7 +518,9 @@ def test_what_a_block_of_days_cannot_hold_runs_on_on_demand() -> None:
 def test_work_left_at_the_end_of_owned_nodes_goes_on_in_the_next_segment() -> None:
     own = {"name": "dc1", "accelerator": "H100-SXM", "nodes": "12 nodes"}
     parts = [
-        segment("pretrain", "owned", 0.0, 5 * DAY_S, 0.5, nodes=4, pool="dc1", cloud="dc1", usd_per_node_h=0.0),
+        segment(
+            "pretrain", "owned", 0.0, 5 * DAY_S, 0.5, nodes=4, pool="dc1", cloud="dc1", usd_per_node_h=0.0
+        ),
         segment("pretrain", "owned", 5 * DAY_S, 10 * DAY_S, 0.5, nodes=4, pool="dc1", cloud="dc1"),
     ]
     case = case_of(resources={"owned": [own], "billing": ["on-demand"]})
@@ -560,6 +574,20 @@ def test_a_due_date_counts_as_a_deadline() -> None:
     missed = case_of({"name": "pretrain", "due": "9 days"})
     assert simulate(plan, missed, CATALOG, certain(100), 1).p_in_time == 0.0
     assert simulate(plan, case_of({"name": "pretrain"}), CATALOG, certain(100), 1).p_in_time == 1.0
+
+
+def test_a_job_that_never_ends_is_late_and_has_finite_figures() -> None:
+    plan = plan_of([segment("pretrain", "spot", 0.0, 10 * DAY_S, paid_frac=0.9)])
+    case = case_of(
+        deadline="20 days",
+        budget="1M USD",
+        resources={"billing": ["spot"]},
+        assumptions={"spot_profile": "stress"},
+    )
+    lost = replace(certain(50), spot_hazard_factor={"/".join(POOL): np.full(50, 1e4)})
+    found = simulate(plan, case, CATALOG, lost, 1)
+    assert (found.p_in_time, found.p_in_budget, found.p_both) == (0.0, 0.0, 0.0)
+    assert found.late_mean_s > 0.0
 
 
 def test_an_unknown_failure_profile_is_named() -> None:
@@ -777,7 +805,9 @@ def test_the_command_prints_chances_and_replays(tmp_path: Path) -> None:
     found = run_command(str(file), "--trace", str(trace), "--starts", "10", "--json")
     assert found["simulation"] is None
     assert found["replays"][0]["policies"][0]["missed_count"] == 0
-    assert "Policies on the recordings" in run_command(str(file), "--trace", str(trace), "--starts", "5")["text"]
+    assert (
+        "Policies on the recordings" in run_command(str(file), "--trace", str(trace), "--starts", "5")["text"]
+    )
 
 
 def test_the_simulation_knows_nothing_of_the_optimization() -> None:

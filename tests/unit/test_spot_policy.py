@@ -90,7 +90,9 @@ def test_the_rule_does_what_its_sentence_says(seen: View, expected: int) -> None
 
 
 def test_more_losses_mean_a_larger_reserve_and_progress_a_smaller_one() -> None:
-    reserve = [float(RULE.reserve(np.array([w]), 1e5, np.array([n]))[0]) for w, n in ((1e5, 0), (1e5, 9), (1e4, 9))]
+    reserve = [
+        float(RULE.reserve(np.array([w]), 1e5, np.array([n]))[0]) for w, n in ((1e5, 0), (1e5, 9), (1e4, 9))
+    ]
     assert reserve[0] < reserve[1]
     assert reserve[2] < reserve[1]
 

@@ -1,0 +1,146 @@
+"""Problems with more options and windows than one model can hold.
+
+The relaxation without a calendar (``aggregate``) bounds the cost of every plan and names the options worth
+a column. A first plan over these says how late any better plan can end; over the calendar cut off there
+the options are chosen again and the problem is solved. The bound that is reported holds over all options.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from trainplan.aggregate import Aggregate, is_large
+from trainplan.highs import Session
+from trainplan.problem import ProblemSpec
+from trainplan.solve import Outcome, Solver
+
+__all__ = ["Found", "cut_off", "is_large", "solve_large"]
+
+GAP_FRAC = 1e-3
+FIRST_GAP_FRAC = 0.02
+WORTHWHILE_FRAC = 0.98
+"""The calendar is cut off where less than this part of it is left."""
+FIRST_END_FACTORS = (1.5, 4.0, float("inf"))
+"""How many times as long as the relaxation the first plan may take."""
+FEWER = 0.5
+ROUNDS = 2
+GOOD_GAP_FRAC = 0.004
+"""A plan proven this good is not looked beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best outcome, and the solver that found it."""
+
+    outcome: Outcome
+    solver: Solver
+    options: tuple[int, ...]
+
+
+def solve_large(
+    spec: ProblemSpec,
+    session: Session,
+    options: Sequence[int],
+    time_limit_s: float,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Found:
+    """Solves a large problem in rounds.
+
+    Args:
+        spec: the problem.
+        session: where it is solved.
+        options: options to choose from.
+        time_limit_s: limit of all solves together.
+        tell: called with a line of text at each stage.
+    """
+    started = time.monotonic()
+
+    def left_s() -> float:
+        return time_limit_s - (time.monotonic() - started)
+
+    whole = bound = Aggregate(spec, session, options, time_limit_s)
+    best = _first(whole, session, left_s, tell)
+    proven = whole.bound
+    for turn in range(ROUNDS):
+        if best.outcome.decision is None or left_s() <= 1.0:
+            break
+        over = cut_off(spec, whole.latest_end_days(best.outcome.decision.usd))
+        bound = Aggregate(over, session, options, time_limit_s)
+        proven = _tighter(spec, proven, bound.bound)
+        kept = tuple(sorted({*bound.options(1.0 + turn), *_used(best.outcome)}))
+        tell(f"round {turn + 1}: {len(kept):,} options, {len(over.windows)} windows")
+        limit_s = max(left_s() if turn == ROUNDS - 1 else left_s() / 2.0, 1.0)
+        solver = Solver(over, session, limit_s, kept, gap_frac=GAP_FRAC)
+        outcome = solver.solve()
+        if outcome.decision is not None and _better(spec, outcome, best.outcome):
+            best = Found(outcome, solver, kept)
+        if _gap(spec, best.outcome, proven) <= GOOD_GAP_FRAC:
+            break
+    gap = _gap(spec, best.outcome, proven)
+    return replace(best, outcome=_proven(best.outcome, len(best.options), proven, gap, started))
+
+
+def _first(
+    whole: Aggregate, session: Session, left_s: Callable[[], float], tell: Callable[[str], None]
+) -> Found:
+    """Some good plan; over the whole calendar when there is none on a shorter one."""
+    kept = whole.options(FEWER)
+    for factor in FIRST_END_FACTORS:
+        over = cut_off(whole.spec, whole.finish_days * factor)
+        tell(f"looking for a first plan over {len(over.windows)} windows")
+        solver = Solver(over, session, max(left_s() / 3.0, 1.0), kept, gap_frac=FIRST_GAP_FRAC)
+        found = Found(solver.solve(), solver, kept)
+        if found.outcome.decision is not None or over is whole.spec:
+            break
+    return found
+
+
+def cut_off(spec: ProblemSpec, end_days: float) -> ProblemSpec:
+    """The problem on a calendar that ends earlier; the same where that is hardly shorter."""
+    if end_days >= spec.windows[-1][1] * WORTHWHILE_FRAC:
+        return spec
+    kept = [(start, min(end, end_days)) for start, end in spec.windows if start < end_days - 1e-6]
+    resources = tuple(replace(r, held_nodes=r.held_nodes[: len(kept)]) for r in spec.resources)
+    return replace(spec, windows=tuple(kept), resources=resources)
+
+
+def _used(outcome: Outcome) -> set[int]:
+    return set() if outcome.decision is None else {use.option for use in outcome.decision.uses}
+
+
+def _goal(spec: ProblemSpec, outcome: Outcome) -> float:
+    """What is made small."""
+    decision = outcome.decision
+    if decision is None:
+        return float("inf")
+    if spec.question == "fastest":
+        return decision.finish_days
+    return -decision.scale_frac if spec.question == "most-tokens" else decision.usd
+
+
+def _better(spec: ProblemSpec, one: Outcome, other: Outcome) -> bool:
+    return _goal(spec, one) < _goal(spec, other)
+
+
+def _tighter(spec: ProblemSpec, one: float, other: float) -> float:
+    return min(one, other) if spec.question == "most-tokens" else max(one, other)
+
+
+def _gap(spec: ProblemSpec, outcome: Outcome, bound: float) -> float:
+    """How far the outcome can be from the best over all options."""
+    value = abs(_goal(spec, outcome))
+    if outcome.decision is None or not value or abs(bound) == float("inf"):
+        return float("inf")
+    return max(0.0, bound / value - 1.0 if spec.question == "most-tokens" else 1.0 - bound / value)
+
+
+def _proven(outcome: Outcome, screened: int, bound: float, gap_frac: float, started: float) -> Outcome:
+    """The outcome with the bound over all options."""
+    if outcome.decision is None:
+        return outcome
+    scope = f"all options, of which the best {screened:,} had columns; among these {outcome.gap_frac:.2%}"
+    return replace(
+        outcome, bound=bound, gap_frac=gap_frac, seconds=time.monotonic() - started, scope=scope
+    )
