@@ -58,6 +58,22 @@ class Free(Record):
     nodes: Nodes
 
 
+class Freeze(Record):
+    """A time in which nothing runs: maintenance, a holiday, a stop to all changes."""
+
+    since: DateOrDuration = Field(alias="from")
+    until: DateOrDuration = Field(alias="to")
+    """The first moment at which work goes on."""
+    pools: Names = ()
+    """Where; empty: everywhere. A pool, a cloud, or an owned cluster or grant."""
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if type(self.since) is type(self.until) and self.until <= self.since:  # type: ignore[operator]
+            refuse_all("Freeze", [(("to",), "the freeze ends before it begins", "Write `to` after `from`.")])
+        return self
+
+
 class Owned(Record):
     """A cluster already there. Its capital cost is sunk unless ``usd_per_node_h`` says otherwise."""
 
@@ -142,6 +158,8 @@ class Resources(Record):
     quotas: tuple[Quota, ...] = ()
     owned: tuple[Owned, ...] = ()
     grants: tuple[Grant, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
+    """When nothing runs. What was bought is paid all the same."""
     discounts: dict[str, Fraction] = {}
     """Private discount by cloud or pool: ``{aws: 12%}`` off every rented price."""
     node_counts: tuple[Annotated[Nodes, Positive], ...] = ()

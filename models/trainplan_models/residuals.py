@@ -1,7 +1,8 @@
 """How far predictions were from measurements, by class, as distributions (``catalog/efficiency_residuals.csv``).
 
 The rows of the table come from cross-validation in which every source was predicted by parameters fitted without
-it. Classes without measurements take the distribution of the next wider class, spread further.
+it; their median is set to 1, so the bands carry the spread of unseen sources and not their bias. Classes without
+measurements take the distribution of the next wider class, spread further.
 """
 
 from __future__ import annotations

@@ -119,7 +119,6 @@ class _Runner:
 
     def _stay(self, step: Step, segment: Segment, ready_s: FloatArray, carried: FloatArray) -> _Stay:
         """Run a step from when it may start, with work left over from the step before."""
-        ready_s = np.minimum(ready_s, 1e12)
         delay = self.scenarios.capacity_delay_s.get((segment.pool, segment.mode))
         start_s = ready_s + (delay if delay is not None and step.fresh else 0.0)
         base_s, stretch = self._planned_work(segment)

@@ -94,10 +94,9 @@ class Samples:
 
 def summary(found: Samples, case: Case, scenarios: Scenarios, seed: int) -> Simulation:
     """Chances, quantiles and causes of the outcomes of scenarios."""
-    weight = found.weight
+    weight, finish_s, usd = found.weight, found.finish_s, found.cost_usd
     in_time = ~found.late
     in_budget = usd <= (inf if case.budget_usd is None else case.budget_usd)
-    finish_s, usd = found.finish_s, found.cost_usd
     deadline_s = case.deadline_s
     late_s = np.maximum(finish_s - (inf if deadline_s is None else deadline_s), 0.0)
     chances = [math.fsum(weight[held]) for held in (in_time, in_budget, in_time & in_budget)]
@@ -125,7 +124,7 @@ def summary(found: Samples, case: Case, scenarios: Scenarios, seed: int) -> Simu
         ),
         causes=_causes(scenarios, finish_s, usd),
         tasks=tuple(
-            TaskSpread(task=name, end_quantiles_s=quantiles(np.minimum(end_s, finish_s), weight))
+            TaskSpread(task=name, end_quantiles_s=quantiles(end_s, weight))
             for name, end_s in found.task_end_s.items()
         ),
         fallback=found.rules,

@@ -190,7 +190,7 @@ def _outer(context: _Context, grid: LayoutGrid, table: _Table, inverse: NDArray[
     whole = shape.layers * layer + loss + pp * send
     mean = whole / pp
     pipeline = count * slowest + np.where(pp > 1, (whole - slowest) / vp, 0.0)
-    dp_s, hidden = _data_parallel(context, grid, count, (full * layer), table, inverse)
+    dp_s, hidden = _data_parallel(context, grid, count, full, table, inverse)
     per_layer = count * shape.layers / pp
 
     def part(name: str) -> Floats:
@@ -228,61 +228,70 @@ def _send(context: _Context, grid: LayoutGrid, size_bytes: Floats) -> Floats:
     return np.where(grid.pp > 1, exposed, 0.0)
 
 
-def _data_parallel(
-    context: _Context,
-    grid: LayoutGrid,
-    count: Floats,
-    stage_s: Floats,
-    table: _Table,
-    inverse: NDArray[np.intp],
-) -> tuple[Floats, Floats]:
-    """Exposed and hidden gradient and weight communication of one step."""
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """Seconds of one gradient reduction, of one gathering of all weights, and of that of the trained ones."""
+
+    gradients: Floats
+    weights: Floats
+    trained: Floats
+    group: Floats
+    """Devices over which dense parameters are replicated or sharded."""
+
+
+def _exchange(context: _Context, grid: LayoutGrid, layers: Floats) -> _Exchange:
     setup, software, links = context.setup, context.software, context.links
-    shape = setup.shape
-    full, _, _ = stage_layers(shape, grid)
-    params = stage_params(shape, grid, False, full)
+    params = stage_params(setup.shape, grid, False, layers)
     dense_group, expert_group = shard_sizes(grid)
     stride = grid.tp.astype(float)
     expert_stride = stride * np.maximum(grid.ep, 1)
     dense, expert = params.dense, params.expert
     if setup.lora is not None:
-        trained = lora_params(shape, setup.lora.rank) / (grid.pp * grid.tp).astype(float)
-        dense, expert = trained, trained * 0.0
+        dense = lora_params(setup.shape, setup.lora.rank) / (grid.pp * grid.tp).astype(float)
+        expert = dense * 0.0
     shard = np.where(grid.shard_group > 0, np.minimum(grid.shard_group, dense_group), dense_group)
-    messages = np.maximum(full * software.buckets_per_layer, 1.0)
+    messages = np.maximum(layers * software.buckets_per_layer, 1.0)
     sync = software.grad_sync_bytes
-    grads = gather_s(dense * sync, shard, stride, links, messages) + gather_s(
-        expert * sync, expert_group, expert_stride, links, messages
-    )
+
+    def gathered(dense_bytes: Floats, expert_bytes: Floats) -> Floats:
+        inside = gather_s(dense_bytes, shard, stride, links, messages)
+        return inside + gather_s(expert_bytes, expert_group, expert_stride, links, messages)
+
     replicas = dense_group / shard
     copies = all_reduce_s(dense * sync / shard, replicas, stride * shard, links, messages)
-    grads = grads + np.where(replicas > 1, copies, 0.0)
-    whole = params.dense + params.expert * 0.0
-    weights = gather_s(whole * 2.0, shard, stride, links, messages) + gather_s(
-        params.expert * 2.0, expert_group, expert_stride, links, messages
+    sharded = gathered(dense * sync, expert * sync) + np.where(replicas > 1, copies, 0.0)
+    whole = all_reduce_s(dense * sync, dense_group, stride, links, messages)
+    whole = whole + all_reduce_s(expert * sync, expert_group, expert_stride, links, messages)
+    return _Exchange(
+        np.where(grid.zero_stage >= 1, sharded, whole),
+        gathered(params.dense * 2.0, params.expert * 2.0),
+        np.where(grid.zero_stage >= 1, gathered(dense * 2.0, expert * 2.0), 0.0),
+        dense_group,
     )
-    back_again = gather_s(dense * 2.0, shard, stride, links, messages) + gather_s(
-        expert * 2.0, expert_group, expert_stride, links, messages
-    )
-    unsharded = all_reduce_s(dense * sync, dense_group, stride, links, messages) + all_reduce_s(
-        expert * sync, expert_group, expert_stride, links, messages
-    )
-    grads = np.where(grid.zero_stage >= 1, grads, unsharded)
-    once_weights = np.where(grid.zero_stage >= 1, back_again, 0.0)
-    layers = np.maximum(full, 1.0)
+
+
+def _data_parallel(
+    context: _Context,
+    grid: LayoutGrid,
+    count: Floats,
+    layers: Floats,
+    table: _Table,
+    inverse: NDArray[np.intp],
+) -> tuple[Floats, Floats]:
+    """Exposed and hidden gradient and weight communication of one step."""
+    found, overlap = _exchange(context, grid, layers), context.software.dp_overlap
+    grads, weights = found.gradients, found.weights
     ahead = table.ahead.total[inverse] * layers
     back = (table.back.total + table.again.total)[inverse] * layers
     zero3 = grid.zero_stage >= 3
     # Below ZeRO 3 gradients leave during the last micro-batch and weights come back during the next first one.
-    late = _exposed(grads, back, software.dp_overlap) + _exposed(once_weights, ahead, software.dp_overlap)
-    each = _exposed(weights, ahead, software.dp_overlap) + _exposed(
-        weights + grads, back, software.dp_overlap
-    )
-    some = _exposed(grads, back, software.dp_overlap) * np.where(grid.zero_stage == 2, count - 1.0, 0.0)
+    late = _exposed(grads, back, overlap) + _exposed(found.trained, ahead, overlap)
+    each = _exposed(weights, ahead, overlap) + _exposed(weights + grads, back, overlap)
+    some = _exposed(grads, back, overlap) * np.where(grid.zero_stage == 2, count - 1.0, 0.0)
     exposed = np.where(zero3, count * each, late + some)
-    total = np.where(zero3, count * (2.0 * weights + grads), grads + once_weights)
-    exposed = np.where(dense_group > 1, exposed, 0.0)
-    hidden = np.where(dense_group > 1, np.maximum(total - exposed, 0.0), 0.0)
+    total = np.where(zero3, count * (2.0 * weights + grads), grads + found.trained)
+    exposed = np.where(found.group > 1, exposed, 0.0)
+    hidden = np.where(found.group > 1, np.maximum(total - exposed, 0.0), 0.0)
     return exposed, hidden
 
 

@@ -9,7 +9,7 @@ its reduced costs say what using an option would add at the best prices of time 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -116,15 +116,30 @@ class Aggregate:
         Args:
             factor: multiplies how many are kept.
         """
+        return self._chosen(lambda ranked: _chosen(self.spec, ranked, factor))
+
+    def few_options(self, count: int) -> tuple[int, ...]:
+        """The best few options of every task, and its fastest one."""
+        options = self.spec.options
+        return self._chosen(
+            lambda ranked: {*ranked[:count], *sorted(ranked, key=lambda o: options[o].work_days)[:1]}
+        )
+
+    def _chosen(self, choose: Callable[[list[int]], set[int]]) -> tuple[int, ...]:
+        every = sorted({option for option, _ in self.inputs.uses})
         if self.answer.reduced_cost is None:
-            return tuple(sorted({option for option, _ in self.inputs.uses}))
+            return tuple(every)
         added = _added(self.inputs, self.compiled.columns, self.answer.reduced_cost)
-        return _chosen(self.spec, added, factor)
+        kept: set[int] = set()
+        for task in range(len(self.spec.tasks)):
+            mine = [o for o in every if self.spec.options[o].task == task]
+            kept |= choose(sorted(mine, key=lambda o: (added[o], self.spec.options[o].key)))
+        return tuple(sorted(kept))
 
 
 def without_calendar(spec: ProblemSpec) -> ProblemSpec:
     """The problem with one window, in which as many nodes are there as in the best of its windows."""
-    resources = tuple(replace(r, held_nodes=(max(r.held_nodes),)) for r in spec.resources)
+    resources = tuple(replace(r, held_nodes=(max(r.held_nodes),), frozen=()) for r in spec.resources)
     tasks = tuple(replace(task, release_days=0.0) for task in spec.tasks)
     span = (spec.windows[0][0], spec.windows[-1][1])
     return replace(spec, tasks=tasks, resources=resources, windows=(span,), soft_limits=())
@@ -147,7 +162,11 @@ def _add_calendar_totals(ctx: Context, spec: ProblemSpec) -> None:
         ),
     )
     held: dict[int, float] = {
-        number: sum(nodes * (end - start) for nodes, (start, end) in zip(r.held_nodes, spec.windows, strict=True))
+        number: sum(
+            nodes * (end - start)
+            for w, (nodes, (start, end)) in enumerate(zip(r.held_nodes, spec.windows, strict=True))
+            if w not in r.frozen
+        )
         for number, r in enumerate(spec.resources)
         if not r.committed and max(r.held_nodes) < inf
     }
@@ -178,26 +197,22 @@ def _added(inputs: Inputs, columns: Mapping[str, int], reduced_cost: Any) -> dic
     return found
 
 
-def _chosen(spec: ProblemSpec, added: dict[int, float], factor: float) -> tuple[int, ...]:
+def _chosen(spec: ProblemSpec, ranked: list[int], factor: float) -> set[int]:
+    """Options of a task worth a column, from all of them by rank."""
     kept: set[int] = set()
-    for task in range(len(spec.tasks)):
-        ranked = sorted(
-            (o for o in added if spec.options[o].task == task), key=lambda o: (added[o], spec.options[o].key)
-        )
-        of_resource: Counter[int] = Counter()
-        taken = 0
-        for o in ranked:
-            resource = spec.options[o].resource
-            wanted = taken < KEPT * factor and of_resource[resource] < KEPT_OF_RESOURCE * factor
-            taken += wanted
-            if wanted or of_resource[resource] < _kept_anyway(spec, resource) * factor:
-                of_resource[resource] += 1
-                kept.add(o)
-        if ranked:
-            # Where time or nodes get scarcer than the relaxation sees, the ends of the range are needed.
-            kept.add(min(ranked, key=lambda o: (spec.options[o].work_days, added[o])))
-            kept.add(min(ranked, key=lambda o: (spec.options[o].nodes, added[o])))
-    return tuple(sorted(kept))
+    of_resource: Counter[int] = Counter()
+    taken = 0
+    for o in ranked:
+        resource = spec.options[o].resource
+        wanted = taken < KEPT * factor and of_resource[resource] < KEPT_OF_RESOURCE * factor
+        taken += wanted
+        if wanted or of_resource[resource] < _kept_anyway(spec, resource) * factor:
+            of_resource[resource] += 1
+            kept.add(o)
+    # Where time or nodes get scarcer than the relaxation sees, the ends of the range are needed.
+    kept |= set(sorted(ranked, key=lambda o: spec.options[o].work_days)[:1])
+    kept |= set(sorted(ranked, key=lambda o: spec.options[o].nodes)[:1])
+    return kept
 
 
 def _kept_anyway(spec: ProblemSpec, resource: int) -> int:

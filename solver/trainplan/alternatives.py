@@ -88,7 +88,9 @@ class Warm:
             second = usd
         request = solver.changes(None, limits)
         shut = self._shut(allowed)
-        order = np.concatenate([shut, np.array([] if request.columns is None else request.columns, dtype=int)])
+        order = np.concatenate(
+            [shut, np.array([] if request.columns is None else request.columns, dtype=int)]
+        )
         zeros = np.zeros(len(shut))
         low = zeros if request.col_lower is None else np.concatenate([zeros, request.col_lower])
         high = zeros if request.col_upper is None else np.concatenate([zeros, request.col_upper])
@@ -185,7 +187,7 @@ class Rivals:
                     rows.append((kind, name, allowed))
         for first in range(0, len(rows), MOST_GROUPS):
             found += self._solved(rows[first : first + MOST_GROUPS])
-        return sorted(found, key=lambda a: (kinds.index(a.kind), a.usd is None, a.usd or 0.0, a.name))  # type: ignore[arg-type]
+        return sorted(found, key=lambda a: (kinds.index(a.kind), a.usd is None, a.usd or 0.0, a.name))
 
     def _solved(self, rows: list[tuple[Kind, str, list[int]]]) -> list[Alternative]:
         warm = Warm(self.assembly.spec, self.session, self.time_limit_s, [allowed for _, _, allowed in rows])
@@ -234,7 +236,9 @@ class Rivals:
         if days > spec.deadline_days * (1.0 + 1e-6):
             return f"takes {_amount(days, 'days')} at the least; the deadline is {_amount(spec.deadline_days, 'days')}"
         if usd > spec.budget_usd * (1.0 + 1e-6):
-            return f"costs {_amount(usd, 'USD')} at the least; the budget is {_amount(spec.budget_usd, 'USD')}"
+            return (
+                f"costs {_amount(usd, 'USD')} at the least; the budget is {_amount(spec.budget_usd, 'USD')}"
+            )
         return ""
 
     def _groups(self, kind: Kind) -> dict[str, list[int]]:
@@ -310,7 +314,9 @@ def difference(plan: Plan, other: Glance, assembly: Assembly) -> str:
         return f"trains {format_quantity(abs(fewer), 'tokens')} {'fewer' if fewer >= 0 else 'more'}"
     more_usd = other.usd - plan.total_usd
     share = more_usd / plan.total_usd if plan.total_usd else 0.0
-    return f"costs {format_quantity(abs(more_usd), 'usd')} {'more' if more_usd >= 0 else 'less'} ({share:+.1%})"
+    return (
+        f"costs {format_quantity(abs(more_usd), 'usd')} {'more' if more_usd >= 0 else 'less'} ({share:+.1%})"
+    )
 
 
 class _Later:

@@ -134,7 +134,8 @@ def _rewindowed(build: _Builder, windows: tuple[tuple[float, float], ...]) -> _B
     for known in build.resources:
         site = sites.get(known.pool)
         held = tuple(inf for _ in windows) if site is None else _held(again, site, known.mode)
-        again.resources.append(replace(known, held_nodes=held))
+        frozen = () if site is None else calendar_windows.frozen_windows(build.case, site, windows)
+        again.resources.append(replace(known, held_nodes=held, frozen=frozen))
     return again
 
 
@@ -284,6 +285,7 @@ def _resource(build: _Builder, site: Site, name: str) -> int:
             grant_hours=inf if site.grant is None else site.grant.hours,
             unusable_tail_days=mode.unusable_tail_s / DAY_S,
             latest_start_days=_latest_start_days(build, mode.max_lead_days),
+            frozen=calendar_windows.frozen_windows(build.case, site, build.windows),
         )
     )
     return len(build.resources) - 1
@@ -292,7 +294,9 @@ def _resource(build: _Builder, site: Site, name: str) -> int:
 def _latest_start_days(build: _Builder, lead_days: float | None) -> float:
     """A lone task that nothing holds back begins on day 0, and so does what is bought for it."""
     held_back = (
-        any(site.owned or site.grant for site in build.sites) or build.case.tasks[0].release is not None
+        any(site.owned or site.grant for site in build.sites)
+        or build.case.tasks[0].release is not None
+        or bool(build.case.resources.freezes)
     )
     if len(build.works) == 1 and not held_back:
         return 0.0

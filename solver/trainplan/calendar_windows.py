@@ -17,7 +17,8 @@ OPEN_HORIZON_DAYS = 1095.0
 def windows(case: Case, sites: tuple[Site, ...], *, beyond: bool = False) -> tuple[tuple[float, float], ...]:
     """Contiguous windows from day 0 to the deadline, or far enough where there is none.
 
-    They are cut where owned nodes come or go, grants expire, and tasks are released or due.
+    They are cut where owned nodes come or go, grants expire, freezes begin or end, and tasks are released
+    or due.
 
     Args:
         case: what is asked.
@@ -32,6 +33,8 @@ def windows(case: Case, sites: tuple[Site, ...], *, beyond: bool = False) -> tup
             cuts.add((case.seconds_from_start(when) or 0.0) / DAY_S)
     for site in sites:
         cuts |= _held_cuts(case, site)
+    for since_days, until_days, _ in freezes(case):
+        cuts |= {since_days, until_days}
     inside = sorted(cut for cut in cuts if 0.0 <= cut <= end)
     kept = [inside[0]]
     for cut in inside[1:]:
@@ -67,3 +70,26 @@ def held_nodes(case: Case, site: Site, spans: tuple[tuple[float, float], ...]) -
         reached = [nodes for since, nodes in steps if since <= start + 1e-6]
         found.append(reached[-1] if reached else 0.0)
     return tuple(found)
+
+
+def freezes(case: Case) -> tuple[tuple[float, float, tuple[str, ...]], ...]:
+    """Start and end in days of the times in which nothing runs, and where (empty: everywhere)."""
+    return tuple(
+        (
+            (case.seconds_from_start(freeze.since) or 0.0) / DAY_S,
+            (case.seconds_from_start(freeze.until) or 0.0) / DAY_S,
+            tuple(freeze.pools),
+        )
+        for freeze in case.resources.freezes
+    )
+
+
+def frozen_windows(case: Case, site: Site, spans: tuple[tuple[float, float], ...]) -> tuple[int, ...]:
+    """Windows in which nothing runs at a site."""
+    names = {site.name, site.place.cloud, site.place.region, f"{site.place.cloud}/{site.place.region}"}
+    times = [(since, until) for since, until, pools in freezes(case) if not pools or names & set(pools)]
+    return tuple(
+        number
+        for number, (start, end) in enumerate(spans)
+        if any(since < end - 1e-6 and start + 1e-6 < until for since, until in times)
+    )

@@ -47,7 +47,12 @@ class Elastic:
     """
 
     def __init__(
-        self, case: Case, catalog: Catalog, session: Session, cache: CandidateCache, time_limit_s: float = 60.0
+        self,
+        case: Case,
+        catalog: Catalog,
+        session: Session,
+        cache: CandidateCache,
+        time_limit_s: float = 60.0,
     ) -> None:
         self.case, self.session, self.time_limit_s = case, session, time_limit_s
         self.items = {item.key: item for item in negotiables(case) if item.limit}
@@ -213,7 +218,7 @@ def _resources_of(assembly: Assembly, case: Case, key: str) -> list[int]:
     resources = assembly.spec.resources
     if key.startswith("resources.quotas"):
         name = key.rsplit(".", 1)[1]
-        modes = {mode.name for mode in assembly.catalog.modes.values() if mode.quota_key == name}
+        modes = {n for n, mode in assembly.catalog.modes.items() if mode.quota_key == name}
         pool = case.resources.quotas[_index(key)].pool
         return [n for n, r in enumerate(resources) if r.pool == pool and r.mode in modes]
     for kind, held in (("owned", case.resources.owned), ("grants", case.resources.grants)):
@@ -262,7 +267,9 @@ def _with_soft_limits(spec: ProblemSpec, elastic: Elastic) -> ProblemSpec:
             continue
         held = set(_resources_of(elastic.assembly, case, key))
         amounts = _amounts(elastic.assembly, case, item) or {
-            number: float(option.nodes) for number, option in enumerate(spec.options) if option.resource in held
+            number: float(option.nodes)
+            for number, option in enumerate(spec.options)
+            if option.resource in held
         }
         at = _windows_of(elastic.assembly, case, key)
         shared = key != "resources.max_accelerators"

@@ -8,7 +8,6 @@ tried, where the cost jumps or bends most; where nothing changes there is nothin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from trainplan.candidate_cache import CandidateCache
@@ -103,8 +102,7 @@ def frontier(
         budget_usd=case.budget_usd,
         deadline_s=case.deadline_s,
         points=tuple(
-            point.model_copy(update={"corner": corner})
-            for point, corner in zip(kept, corners, strict=True)
+            point.model_copy(update={"corner": corner}) for point, corner in zip(kept, corners, strict=True)
         ),
     )
 
@@ -159,7 +157,7 @@ class _Search:
 
     def _point(self, sets: dict[str, str], found: Plan) -> FrontierPoint:
         original = {"question": self.case.question, "budget": "" if self.case.budget_usd is None else None}
-        told = {key: value for key, value in sets.items() if original.get(key, None) != value}
+        told = {key: value for key, value in sets.items() if original.get(key) != value}
         runs = [f"{s.task}: {s.nodes + s.spare_nodes} x {s.pool} {s.mode}" for s in found.segments]
         budget = self.case.budget_usd
         return FrontierPoint(
@@ -241,9 +239,7 @@ def _worth(left: FrontierPoint, right: FrontierPoint) -> float:
     return abs(left.total_usd - right.total_usd) * abs(right.finish_s - left.finish_s)
 
 
-def _unbeaten(
-    points: list[FrontierPoint], value: Callable[[FrontierPoint], float]
-) -> list[FrontierPoint]:
+def _unbeaten(points: list[FrontierPoint], value: Callable[[FrontierPoint], float]) -> list[FrontierPoint]:
     """Points by rising value and falling cost; a point that another is no worse than in both is left out."""
     kept: list[FrontierPoint] = []
     for point in sorted(points, key=lambda p: (value(p), p.total_usd, p.overrides)):

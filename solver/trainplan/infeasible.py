@@ -120,7 +120,12 @@ def _result(cost_usd: float, finish_s: float) -> str:
 
 
 def explain(
-    case: Case, catalog: Catalog, session: Session, cache: CandidateCache, planner: Planner, time_limit_s: float
+    case: Case,
+    catalog: Catalog,
+    session: Session,
+    cache: CandidateCache,
+    planner: Planner,
+    time_limit_s: float,
 ) -> Clash:
     """Why no plan satisfies a case whose tasks can all be done somehow.
 
@@ -141,11 +146,17 @@ def explain(
     elastic = Elastic(case, catalog, session, cache, time_limit_s)
     if elastic.feasible(elastic.items):
         conflicts = _conflicts(elastic)
-        ways = [way for key in conflicts[0] if (way := search.single(elastic, key)) is not None] if conflicts else []
+        ways = (
+            [way for key in conflicts[0] if (way := search.single(elastic, key)) is not None]
+            if conflicts
+            else []
+        )
         told = [tuple(elastic.items[key] for key in conflict) for conflict in conflicts]
         if blamed:
             told[:1] = [(*(told[0] if told else ()), *item)]
-        return Clash(tuple(told), _cheapest_first([*ways, *blamed]), None if ways or blamed else search.joint(elastic))
+        return Clash(
+            tuple(told), _cheapest_first([*ways, *blamed]), None if ways or blamed else search.joint(elastic)
+        )
     # Even with all of them as loose as can be: only max_lost_work is left, alone or with others.
     if blamed or not item:
         return Clash((item,) if blamed else (), tuple(blamed))

@@ -90,7 +90,7 @@ def _reaches(spec: ProblemSpec, option: Option, most_scale: float) -> list[tuple
     found = []
     for window, (start, end) in enumerate(spec.windows):
         usable_days = end - start - option.setup_days
-        if start < task.release_days or usable_days <= 0.0:
+        if start < task.release_days or usable_days <= 0.0 or window in resource.frozen:
             continue
         if not resource.committed and option.nodes > resource.held_nodes[window]:
             continue

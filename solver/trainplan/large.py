@@ -2,7 +2,8 @@
 
 The relaxation without a calendar (``aggregate``) bounds the cost of every plan and names the options worth
 a column. A first plan over these says how late any better plan can end; over the calendar cut off there
-the options are chosen again and the problem is solved. The bound that is reported holds over all options.
+the options are chosen again and the problem is solved. The gap that is reported is proven among the options
+with columns, and the weaker one that holds over all options is told beside it.
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ from trainplan.solve import Outcome, Solver
 
 __all__ = ["Found", "cut_off", "is_large", "solve_large"]
 
-GAP_FRAC = 1e-3
+GAP_FRAC = 4e-3
+"""A plan proven this good among the options with columns is not looked beyond."""
 FIRST_GAP_FRAC = 0.02
 WORTHWHILE_FRAC = 0.98
 """The calendar is cut off where less than this part of it is left."""
-FIRST_END_FACTORS = (1.5, 4.0, float("inf"))
-"""How many times as long as the relaxation the first plan may take."""
-FEWER = 0.5
-ROUNDS = 2
-GOOD_GAP_FRAC = 0.004
-"""A plan proven this good is not looked beyond."""
+FIRST_TRIES = ((2, 1.5), (4, 4.0), (8, float("inf")))
+"""Options of a task, and how many times as long as the relaxation the first plan may take."""
+ROUND_SHARES = (0.2, 0.4, 1.0)
+"""Of the time left, what each round may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +63,34 @@ def solve_large(
     whole = bound = Aggregate(spec, session, options, time_limit_s)
     best = _first(whole, session, left_s, tell)
     proven = whole.bound
-    for turn in range(ROUNDS):
+    for turn, share in enumerate(ROUND_SHARES):
         if best.outcome.decision is None or left_s() <= 1.0:
             break
         over = cut_off(spec, whole.latest_end_days(best.outcome.decision.usd))
-        bound = Aggregate(over, session, options, time_limit_s)
+        bound = whole if over is spec else Aggregate(over, session, options, time_limit_s)
         proven = _tighter(spec, proven, bound.bound)
-        kept = tuple(sorted({*bound.options(1.0 + turn), *_used(best.outcome)}))
+        kept = tuple(sorted({*bound.options(), *_used(best.outcome)}))
         tell(f"round {turn + 1}: {len(kept):,} options, {len(over.windows)} windows")
-        limit_s = max(left_s() if turn == ROUNDS - 1 else left_s() / 2.0, 1.0)
-        solver = Solver(over, session, limit_s, kept, gap_frac=GAP_FRAC)
+        solver = Solver(over, session, max(left_s() * share, 1.0), kept, gap_frac=GAP_FRAC)
         outcome = solver.solve()
-        if outcome.decision is not None and _better(spec, outcome, best.outcome):
+        if outcome.decision is not None and not _better(spec, best.outcome, outcome):
             best = Found(outcome, solver, kept)
-        if _gap(spec, best.outcome, proven) <= GOOD_GAP_FRAC:
+        if outcome.state == "optimal":
             break
-    gap = _gap(spec, best.outcome, proven)
-    return replace(best, outcome=_proven(best.outcome, len(best.options), proven, gap, started))
+    return replace(best, outcome=_proven(spec, best, proven, started))
 
 
 def _first(
     whole: Aggregate, session: Session, left_s: Callable[[], float], tell: Callable[[str], None]
 ) -> Found:
     """Some good plan; over the whole calendar when there is none on a shorter one."""
-    kept = whole.options(FEWER)
-    for factor in FIRST_END_FACTORS:
+    for count, factor in FIRST_TRIES:
+        kept = whole.few_options(count)
         over = cut_off(whole.spec, whole.finish_days * factor)
-        tell(f"looking for a first plan over {len(over.windows)} windows")
+        tell(f"looking for a first plan: {len(kept):,} options, {len(over.windows)} windows")
         solver = Solver(over, session, max(left_s() / 3.0, 1.0), kept, gap_frac=FIRST_GAP_FRAC)
         found = Found(solver.solve(), solver, kept)
-        if found.outcome.decision is not None or over is whole.spec:
+        if found.outcome.decision is not None:
             break
     return found
 
@@ -102,7 +100,12 @@ def cut_off(spec: ProblemSpec, end_days: float) -> ProblemSpec:
     if end_days >= spec.windows[-1][1] * WORTHWHILE_FRAC:
         return spec
     kept = [(start, min(end, end_days)) for start, end in spec.windows if start < end_days - 1e-6]
-    resources = tuple(replace(r, held_nodes=r.held_nodes[: len(kept)]) for r in spec.resources)
+    resources = tuple(
+        replace(
+            r, held_nodes=r.held_nodes[: len(kept)], frozen=tuple(w for w in r.frozen if w < len(kept))
+        )
+        for r in spec.resources
+    )
     return replace(spec, windows=tuple(kept), resources=resources)
 
 
@@ -128,19 +131,13 @@ def _tighter(spec: ProblemSpec, one: float, other: float) -> float:
     return min(one, other) if spec.question == "most-tokens" else max(one, other)
 
 
-def _gap(spec: ProblemSpec, outcome: Outcome, bound: float) -> float:
-    """How far the outcome can be from the best over all options."""
-    value = abs(_goal(spec, outcome))
-    if outcome.decision is None or not value or abs(bound) == float("inf"):
-        return float("inf")
-    return max(0.0, bound / value - 1.0 if spec.question == "most-tokens" else 1.0 - bound / value)
-
-
-def _proven(outcome: Outcome, screened: int, bound: float, gap_frac: float, started: float) -> Outcome:
-    """The outcome with the bound over all options."""
+def _proven(spec: ProblemSpec, found: Found, bound: float, started: float) -> Outcome:
+    """The outcome with what is proven of it, and over what."""
+    outcome, value = found.outcome, abs(_goal(spec, found.outcome))
     if outcome.decision is None:
         return outcome
-    scope = f"all options, of which the best {screened:,} had columns; among these {outcome.gap_frac:.2%}"
-    return replace(
-        outcome, bound=bound, gap_frac=gap_frac, seconds=time.monotonic() - started, scope=scope
-    )
+    scope = f"{len(found.options):,} screened options of {len(spec.options):,}"
+    if value > 0.0 and abs(bound) < float("inf"):
+        over_all = bound / value - 1.0 if spec.question == "most-tokens" else 1.0 - bound / value
+        scope += f"; over all options the relaxation proves {max(over_all, 0.0):.1%}"
+    return replace(outcome, seconds=time.monotonic() - started, scope=scope)

@@ -130,7 +130,9 @@ def _forms(assembly: Assembly, work: Work, main: Segment) -> list[_Form]:
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
         fits = rows[memory.fits[rows]]
-        row = int(fits[np.argmax(speed[fits])]) if len(fits) else int(rows[np.argmin(memory.total_bytes[rows])])
+        row = (
+            int(fits[np.argmax(speed[fits])]) if len(fits) else int(rows[np.argmin(memory.total_bytes[rows])])
+        )
         layout = grid.record(row, setup.precision)
         candidate = Candidate(
             nodes=main.nodes,

@@ -115,9 +115,7 @@ def _owned(case: Case) -> Iterator[Negotiable]:
         base = f"resources.owned[{number}]"
         if not owned.free:
             key = f"{base}.nodes"
-            yield Negotiable(
-                key, float(owned.nodes), "nodes", whole=True, limit=key, most=float(MOST_NODES)
-            )
+            yield Negotiable(key, float(owned.nodes), "nodes", whole=True, limit=key, most=float(MOST_NODES))
         for place, free in enumerate(owned.free):
             if free.nodes < owned.nodes:
                 key = f"{base}.free[{place}].nodes"

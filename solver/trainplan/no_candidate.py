@@ -13,7 +13,6 @@ from trainplan.changes import changed
 from trainplan.infeasible import Planner, Search, WayOut, way_words
 from trainplan.negotiable import Negotiable, negotiables
 from trainplan_models.base import InputError
-from trainplan_models.case import Case
 from trainplan_models.plan import Plan
 from trainplan_models.units import format_quantity
 
@@ -73,7 +72,12 @@ class Nothing:
 
 
 def explain(
-    assembly: Assembly, tasks: Sequence[str], planner: Planner, cache: CandidateCache, *, search_ways: bool = True
+    assembly: Assembly,
+    tasks: Sequence[str],
+    planner: Planner,
+    cache: CandidateCache,
+    *,
+    search_ways: bool = True,
 ) -> Nothing:
     """Why tasks have no candidate.
 
@@ -237,4 +241,3 @@ class _Trial:
     def _sold_modes(self) -> set[str]:
         catalog = self.assembly.catalog
         return {offer.mode for offer in catalog.offers if offer.mode in catalog.modes}
-

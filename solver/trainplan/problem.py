@@ -96,6 +96,8 @@ class Resource:
     """Before the end of a purchase, when nodes are already taken back."""
     latest_start_days: float = inf
     """How far ahead a purchase may begin."""
+    frozen: tuple[int, ...] = ()
+    """Windows in which nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)

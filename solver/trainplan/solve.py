@@ -234,9 +234,7 @@ class Solver:
             return Request()
         return Request(columns=np.array(columns), col_lower=np.array(lower), col_upper=np.array(upper))
 
-    def ask(
-        self, request: Request, time_limit_s: float | None = None, grace_s: float = GRACE_S
-    ) -> Answer:
+    def ask(self, request: Request, time_limit_s: float | None = None, grace_s: float = GRACE_S) -> Answer:
         """Solves this problem's model under the changes of ``request``, whatever the session held before."""
         if self.session.model is not self.model:
             self.session.load(self.model)

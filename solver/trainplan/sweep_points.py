@@ -100,11 +100,15 @@ def _range(key: str, first: str, last: str, step: str) -> list[str]:
     low, high, by = (_in_unit(key, number, own or unit, unit) for number, own in amounts)
     if by <= 0 or high < low:
         raise InputError(
-            Problem(f"{key}: {first}..{last}/{step} is no range", key=VARY, fix="Write from..to/step, rising.")
+            Problem(
+                f"{key}: {first}..{last}/{step} is no range", key=VARY, fix="Write from..to/step, rising."
+            )
         )
     count = int((high - low) / by + Decimal("1e-9")) + 1
     if count > MOST_POINTS:
-        raise InputError(Problem(f"{key}: {count:,} values are too many", key=VARY, fix="Write a larger step."))
+        raise InputError(
+            Problem(f"{key}: {count:,} values are too many", key=VARY, fix="Write a larger step.")
+        )
     return [_written(low + by * number, unit) for number in range(count)]
 
 
@@ -112,7 +116,9 @@ def _amount(key: str, text: str) -> tuple[Decimal, str]:
     match = _AMOUNT.fullmatch(text.strip().lstrip("$"))
     if match is None:
         raise InputError(
-            Problem(f"{key}: {text!r} is not a number with a unit", key=VARY, fix="Write it like 20d..60d/5d.")
+            Problem(
+                f"{key}: {text!r} is not a number with a unit", key=VARY, fix="Write it like 20d..60d/5d."
+            )
         )
     return Decimal(match[1].replace("_", "").replace(",", "")), match[2].strip()
 
@@ -150,7 +156,9 @@ def read_scenarios(path: Path) -> list[Point]:
         data = data["scenarios"]
     if not isinstance(data, dict) or not all(isinstance(one, dict) for one in data.values()):
         fix = "Write a name, and under it keys with values: `tight: {deadline: 20 days}`."
-        raise InputError(Problem("is no mapping of names to overrides", key=SCENARIOS, file=str(path), fix=fix))
+        raise InputError(
+            Problem("is no mapping of names to overrides", key=SCENARIOS, file=str(path), fix=fix)
+        )
     return [
         Point(str(name), tuple((str(key), _as_text(value)) for key, value in _flat(changes)))
         for name, changes in data.items()

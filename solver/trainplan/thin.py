@@ -110,6 +110,8 @@ def _stands_in(spec: ProblemSpec, mine: list[int]) -> Any:
     resources = np.array([spec.options[n].resource for n in mine])
     nodes = np.array([spec.options[n].nodes for n in mine])
     held = np.array([spec.resources[r].held_nodes for r in resources])
+    for row, r in enumerate(resources.tolist()):
+        held[row, list(spec.resources[r].frozen)] = 0.0
     soft = {option for limit in spec.soft_limits for option in limit.amounts}
     scarce = np.array(
         [

@@ -145,6 +145,13 @@ def _node_problems(plan: Plan, assembly: Assembly) -> list[str]:
                 problems.append(
                     f"{used} nodes of {pool} {mode} at {moment:,.0f} s, {resource.held_nodes[window]} there"
                 )
+    for segment in plan.segments:
+        frozen = held[segment.pool, segment.mode].frozen
+        for start, end in (assembly.spec.windows[w] for w in frozen):
+            if segment.start_s < end * DAY_S - MOMENT_S and segment.end_s > start * DAY_S + MOMENT_S:
+                problems.append(
+                    f"{segment.task} runs on {segment.pool} between day {start:g} and {end:g}, in a freeze"
+                )
     for grant in case.resources.grants:
         drawn = sum(
             (s.nodes + s.spare_nodes) * s.accelerators_per_node * (s.end_s - s.start_s) / 3600.0

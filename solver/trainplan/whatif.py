@@ -197,9 +197,7 @@ def _job(case: CaseText, point: Point, directory: Path | None, how: How) -> Job 
         if not point.changes:
             raise
         reason = "; ".join(str(problem) for problem in error.problems)
-        return Row(
-            key="", name=point.name, changes=dict(point.changes), status="bad-input", reason=reason
-        )
+        return Row(key="", name=point.name, changes=dict(point.changes), status="bad-input", reason=reason)
     said = [data, fingerprint(directory), __version__, how.promise, _model_files(data)]
     key = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     return Job(key, point, data, directory, how.time_limit_s, how.promise)
@@ -362,7 +360,7 @@ def _dask_client(address: str) -> Any:
         fix = "Install it with: pip install 'trainplan[dask]'"
         raise InputError(Problem("a Dask cluster needs distributed", key="--scheduler", fix=fix)) from None
     try:
-        return Client(address, timeout=10)
+        return Client(address, timeout=10)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(
             Problem(f"no Dask scheduler answers at {address}: {error}", key="--scheduler")

@@ -4,8 +4,9 @@
     python tests/benchmark/fit_efficiency.py --write               # fit on all rows, write tables and residuals
     python tests/benchmark/fit_efficiency.py --throughput mine.csv # more rows in the columns of the shipped table
 
-The fit starts from ``priors/`` (values from data sheets and micro-benchmarks), never from an earlier fit, so that
-leaving a source out leaves out all it said.
+The fit starts from ``priors/``, never from an earlier fit. The priors were set by hand from data sheets,
+micro-benchmarks and judgement, and the software generations were told apart with all sources in view: leaving a
+source out leaves out its rows, not what was learnt from it when the model was built.
 """
 
 from __future__ import annotations

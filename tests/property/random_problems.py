@@ -29,7 +29,7 @@ def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Problem
     regions = pick.choice([1, 2])
     modes = pick.sample(sorted(RATE_USD), pick.choice([2, 3]))
     resources = tuple(_resource(pick, mode, len(lengths)) for mode in modes)
-    region_of = [pick.randrange(regions) for _ in resources]
+    region_of = [number % regions for number, _ in enumerate(resources)]
     count = pick.choice([1, 2, 2, 3])
     ways = [_options(pick, t, resources, region_of, len(lengths), MOST_PAIRS[count]) for t in range(count)]
     usd = sum(min(o.work_days * o.daily_usd for o in way) for way in ways)
@@ -73,7 +73,7 @@ def _resource(pick: Random, mode: str, windows: int) -> Resource:
     held = {
         "on-demand": [inf] * windows,
         "spot": [pick.choice([0.0, 2.0, 4.0, 6.0]) for _ in range(windows)],
-        "owned": [pick.choice([0.0, 2.0, 4.0, 4.0, 6.0]) for _ in range(windows)],
+        "owned": [pick.choice([0.0, 2.0, 4.0, 6.0]) for _ in range(windows)],
         "grant": [4.0] * windows,
         "reserved": [0.0] * windows,
         "capacity-block": [0.0] * windows,
@@ -85,7 +85,7 @@ def _resource(pick: Random, mode: str, windows: int) -> Resource:
         held_nodes=tuple(held),
         committed=RATE_USD[mode] == 0.0,
         usd_per_node_day=30.0 if RATE_USD[mode] == 0.0 else 0.0,
-        grant_hours=pick.choice([0.0, 900.0, 2000.0, 5000.0, 9000.0]) if mode == "grant" else inf,
+        grant_hours=pick.choice([0.0, 1500.0, 4000.0, 9000.0]) if mode == "grant" else inf,
         unusable_tail_days=pick.choice([0.0, 0.02, 0.5]) if mode == "capacity-block" else 0.0,
         latest_start_days={"reserved": 0.0, "capacity-block": pick.choice([0.0, 1.0, 3.0])}.get(mode, inf),
     )
@@ -133,7 +133,7 @@ def _products(pick: Random, resource: int, days: float) -> list[Product]:
 
 def _with_traffic(pick: Random, spec: ProblemSpec) -> ProblemSpec:
     """Datasets that lie somewhere, state and results that have to be moved."""
-    prices = [0.0, 12.0, 75.5, 300.0]
+    prices = [0.0, 0.0, 12.0, 75.5, 300.0]
     tasks, regions = range(len(spec.tasks)), range(len(spec.regions))
     datasets: list[DatasetChoice] = []
     for task in tasks:

@@ -123,9 +123,9 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
         "side by side",
         "under a budget",
     )
-    assert min(seen["a plan"], seen["no plan"]) > 150
-    assert min(seen[mark] for mark in (*RATE_USD, *QUESTIONS, *often)) > 25
-    assert seen["moves"] > 2
+    assert min(seen["a plan"], seen["no plan"]) > 100
+    assert min(seen[mark] for mark in (*RATE_USD, *QUESTIONS, *often)) > 15
+    assert seen["moves"] > 1
 
 
 @standard(80)
