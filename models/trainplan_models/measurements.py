@@ -320,7 +320,7 @@ def _settle(row: Row, partial: dict[str, int], software: Row, filled: tuple[str,
         partial["sequence_parallel"] = int(spread.group(1) == "True")
     elif "seqpar" in row.get("recompute", ""):
         partial["sequence_parallel"] = 1
-    elif software["software"].startswith("aleph-alpha"):
+    elif software["software"].startswith("megatron-2023-"):
         partial["sequence_parallel"] = 0
 
 
