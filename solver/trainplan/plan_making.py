@@ -14,6 +14,7 @@ from trainplan_models.accounting import account, total_usd
 from trainplan_models.base import NoAnswerError
 from trainplan_models.peaks import peaks
 from trainplan_models.plan import Plan, Status
+from trainplan_models.simulation_plan import with_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def _plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
     )
     lines = tuple(account(bare, case, assembly.catalog))
     billed = bare.model_copy(update={"cost_lines": lines, "total_usd": total_usd(lines)})
-    return billed.model_copy(
+    ruled = with_rules(billed, case, assembly.catalog)
+    return ruled.model_copy(
         update={
             "limits": decode.limits_of(assembly, billed),
             "peaks": peaks(billed, assembly.catalog),

@@ -10,12 +10,17 @@ import typer
 from trainplan.cli import catalog
 from trainplan.cli.check import check
 from trainplan.cli.estimate import estimate
+from trainplan.cli.explain import explain
 from trainplan.cli.export import export
+from trainplan.cli.frontier import frontier
 from trainplan.cli.group import Commands
+from trainplan.cli.init import init
 from trainplan.cli.plan import plan
 from trainplan.cli.schema import schema
+from trainplan.cli.simulate import simulate
 from trainplan.cli.validate import validate
 from trainplan.cli.version import version
+from trainplan.cli.what_if import what_if
 
 __all__ = ["app"]
 
@@ -48,6 +53,19 @@ def root(
     """The cheapest way to get a model trained by a date, how sure that is, and what to launch."""
 
 
-for command in (plan, check, estimate, export, validate, schema, version):
+for command in (
+    init,
+    check,
+    plan,
+    explain,
+    what_if,
+    frontier,
+    simulate,
+    estimate,
+    export,
+    validate,
+    schema,
+    version,
+):
     app.command()(command)
 app.add_typer(catalog.app)
