@@ -7,6 +7,7 @@ evenly until it ends. The weeks add up to the total of the plan, to the cent.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,12 +62,11 @@ class PoolUse:
     average_nodes: float
     peak_nodes: int
     offered_nodes: float
-    """Fewest nodes that are there at any time of the period: bought, owned, granted or within quota;
-    ``inf`` where nothing limits them."""
+    """Average of what is there: bought, owned, granted or within quota; ``inf`` where nothing limits it."""
 
     @property
     def idle_nodes(self) -> float:
-        """Average of what is there and not used; 0 where nothing limits it."""
+        """What is there and not used, on average; 0 where nothing limits what is there."""
         return max(0.0, self.offered_nodes - self.average_nodes) if math.isfinite(self.offered_nodes) else 0.0
 
 
@@ -221,21 +221,17 @@ def pool_use(plan: Plan) -> tuple[PoolUse, ...]:
                     end_s=end,
                     average_nodes=node_s / (end - start),
                     peak_nodes=int(nodes_in_use(segments, inside).max(initial=0)),
-                    offered_nodes=_least_offered(plan, pool, mode, segments, start, end),
+                    offered_nodes=_average_offered(plan, pool, mode, start, end),
                 )
             )
     return tuple(found)
 
 
-def _least_offered(
-    plan: Plan, pool: str, mode: str, segments: Sequence[Segment], start: float, end: float
-) -> float:
-    """Fewest nodes there while something of the pool runs in a period; else at its start."""
-    steps = _steps(plan, pool)
-    moments = {start, *(t for t in steps if start < t < end)}
-    moments |= {s.start_s for s in segments if start <= s.start_s < end}
-    busy = [t for t in moments if any(s.start_s <= t < s.end_s for s in segments)] or [start]
-    return min(offered_nodes(plan, pool, mode, t) for t in busy)
+def _average_offered(plan: Plan, pool: str, mode: str, start: float, end: float) -> float:
+    """Nodes there on average over a period."""
+    cuts = sorted({start, end, *(t for t in _steps(plan, pool) if start < t < end)})
+    parts = [(b - a, offered_nodes(plan, pool, mode, a)) for a, b in itertools.pairwise(cuts)]
+    return sum(length_s * nodes for length_s, nodes in parts) / (end - start)
 
 
 def _steps(plan: Plan, pool: str) -> list[float]:

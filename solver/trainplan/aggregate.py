@@ -55,7 +55,8 @@ class Aggregate:
             time_limit_s: limit of each solve.
         """
         self.spec, self.session, self.time_limit_s = spec, session, time_limit_s
-        self.inputs = scale(without_calendar(spec), options)
+        within = [o for o in options if spec.options[o].nodes <= spec.max_nodes]
+        self.inputs = scale(without_calendar(spec), within)
         ctx = build_aggregate(self.inputs)
         _add_calendar_totals(ctx, spec)
         self.compiled = compile_model(ctx.m)
@@ -119,11 +120,17 @@ class Aggregate:
         return self._chosen(lambda ranked: _chosen(self.spec, ranked, factor))
 
     def few_options(self, count: int) -> tuple[int, ...]:
-        """The best few options of every task, and its fastest one."""
+        """The best few options of every task, the best that leaves room for as many others, and the fastest."""
         options = self.spec.options
-        return self._chosen(
-            lambda ranked: {*ranked[:count], *sorted(ranked, key=lambda o: options[o].work_days)[:1]}
-        )
+        share = max(self.spec.max_nodes / self.spec.width, 1.0)
+
+        def few(ranked: list[int]) -> set[int]:
+            free = [o for o in ranked if not _is_limited(self.spec, options[o].resource)] or ranked
+            modest = [o for o in free if options[o].nodes <= share]
+            fastest = sorted(ranked, key=lambda o: options[o].work_days)
+            return {*ranked[:count], *modest[:count], *fastest[:1]}
+
+        return self._chosen(few)
 
     def _chosen(self, choose: Callable[[list[int]], set[int]]) -> tuple[int, ...]:
         every = sorted({option for option, _ in self.inputs.uses})
@@ -216,9 +223,13 @@ def _chosen(spec: ProblemSpec, ranked: list[int], factor: float) -> set[int]:
 
 
 def _kept_anyway(spec: ProblemSpec, resource: int) -> int:
-    known = spec.resources[resource]
-    if known.committed:
+    if spec.resources[resource].committed:
         return KEPT_COMMITTED
-    limited = min(known.held_nodes) < inf or known.grant_hours < inf
-    return KEPT_HELD if limited else 0
+    return KEPT_HELD if _is_limited(spec, resource) else 0
+
+
+def _is_limited(spec: ProblemSpec, resource: int) -> bool:
+    """Whether only so many nodes are there, or none before they are bought."""
+    known = spec.resources[resource]
+    return known.committed or min(known.held_nodes) < inf or known.grant_hours < inf
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from trainplan import calendar_windows, regional
 from trainplan.candidate_cache import CandidateCache
-from trainplan.candidates import Candidate, NearMiss, Screened, node_counts
+from trainplan.candidates import NearMiss
 from trainplan.options import Detail, OptionMaker, World, world_of
 from trainplan.problem import (
     Charges,
@@ -20,15 +20,13 @@ from trainplan.problem import (
     TaskSpec,
     fewest_chains,
 )
-from trainplan.rollouts import decoding, scoring, with_rollout
+from trainplan.screening import Screening
 from trainplan.sites import Site, find_sites
 from trainplan.works import Work, works_of
 from trainplan_models import costs
 from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
-from trainplan_models.frameworks import framework_on
 from trainplan_models.network import Place
-from trainplan_models.workload import TrainSetup
 
 DAY_S = 86400.0
 SCALABLE = ("pretrain", "continue")
@@ -57,7 +55,7 @@ class Assembly:
 
     def removed_at(self, task: str, site: Site) -> Counter[str]:
         """How many layouts of a task each rule removed on the machines of a site."""
-        screened = self._build.screened.get((task, site.machine))
+        screened = self._build.screening.screened.get((task, site.machine))
         return Counter() if screened is None else screened.removed
 
     def beyond(self) -> ProblemSpec:
@@ -79,14 +77,11 @@ class _Builder:
     sites: tuple[Site, ...]
     windows: tuple[tuple[float, float], ...]
     parallel: bool
+    screening: Screening
     resources: list[Resource] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     made: list[tuple[Option, Detail | None]] = field(default_factory=list)
     removed: dict[str, Counter[str]] = field(default_factory=dict)
-    screened: dict[tuple[str, tuple[str, int, float, int]], Screened] = field(default_factory=dict)
-    nearest: dict[str, tuple[Site, NearMiss]] = field(default_factory=dict)
-    evaluated: int = 0
-    cache: CandidateCache = field(default_factory=CandidateCache)
 
 
 def assemble(case: Case, catalog: Catalog, cache: CandidateCache | None = None) -> Assembly:
@@ -105,8 +100,8 @@ def assemble(case: Case, catalog: Catalog, cache: CandidateCache | None = None) 
     predecessors = _predecessors(case)
     parallel = len(fewest_chains(predecessors)) > 1
     windows = calendar_windows.windows(case, sites)
-    build = _Builder(case, catalog, world_of(case, catalog), works, sites, windows, parallel)
-    build.cache = CandidateCache() if cache is None else cache
+    screening = Screening(case, CandidateCache() if cache is None else cache)
+    build = _Builder(case, catalog, world_of(case, catalog), works, sites, windows, parallel, screening)
     build.removed[""] = site_removals
     for number, work in enumerate(works):
         _add_task(build, number, work)
@@ -121,8 +116,8 @@ def assemble(case: Case, catalog: Catalog, cache: CandidateCache | None = None) 
         details=tuple(detail for _, detail in build.made),
         places=tuple(build.places),
         removed=build.removed,
-        evaluated=build.evaluated,
-        nearest=build.nearest,
+        evaluated=build.screening.evaluated,
+        nearest=build.screening.nearest,
         _build=build,
     )
 
@@ -152,12 +147,11 @@ def _add_task(build: _Builder, number: int, work: Work) -> None:
     if work.accelerator_hours == 0.0 and (work.setup is None or work.tokens == 0.0):
         _add_fixed(build, number, work)
         return
-    for site in build.sites:
-        if work.task.accelerators and site.accelerator.name not in {
-            build.catalog.accelerator(name).name for name in work.task.accelerators
-        }:
-            continue
-        found = _candidates(build, work, site, removed)
+    chips = {build.catalog.accelerator(name).name for name in work.task.accelerators}
+    sites = [site for site in build.sites if not chips or site.accelerator.name in chips]
+    build.screening.screen(work, sites, removed)
+    for site in sites:
+        found = build.screening.candidates(work, site, removed)
         if not found:
             continue
         maker = OptionMaker(build.case, build.catalog, build.world, work, site)
@@ -167,80 +161,6 @@ def _add_task(build: _Builder, number: int, work: Work) -> None:
             resource = _resource(build, site, mode)
             build.made += maker.make(number, resource, _region(build, site.place), mode, found)
         removed.update(maker.removed)
-
-
-def _candidates(build: _Builder, work: Work, site: Site, removed: Counter[str]) -> tuple[Candidate, ...]:
-    """Candidates of a task on a kind of machine; worked out once for all sites that share it."""
-    most = _most_nodes(build, site)
-    framework = framework_on(work.task.framework, site.accelerator.vendor)
-    if framework is None:
-        removed[f"{work.task.framework} does not run on {site.accelerator.vendor} chips"] += 1
-        return ()
-    if work.setup is None:
-        counts = [n for n in node_counts(most, build.case.resources.node_counts) if n <= 64]
-        return tuple(_hours_only(n, site) for n in counts)
-    key = (work.task.name, site.machine)
-    if key not in build.screened:
-        ceiling = _ceiling(build.case, site)
-        counts = node_counts(ceiling, build.case.resources.node_counts)
-        factor = build.case.assumptions.throughput_factor
-        setup = replace(work.setup, framework=framework)
-        result = _screened(build.cache, work, setup, site, counts, factor)
-        build.screened[key] = result
-        build.evaluated += result.evaluated
-        build.removed[work.task.name].update(result.removed)
-        if result.nearest is not None:
-            known = build.nearest.get(work.task.name)
-            if known is None or _shortfall(result.nearest) < _shortfall(known[1]):
-                build.nearest[work.task.name] = (site, result.nearest)
-    return tuple(c for c in build.screened[key].candidates if c.nodes <= most)
-
-
-def _screened(
-    cache: CandidateCache, work: Work, setup: TrainSetup, site: Site, counts: Sequence[int], factor: float
-) -> Screened:
-    """Candidates of a task on a kind of machine, by what the task does there."""
-    chip, node, samples = site.accelerator, site.node, work.samples
-    if work.training:
-        result = cache.screen(setup, chip, node, counts, factor)
-        if work.task.kind == "rl" and samples is not None:
-            return replace(result, candidates=with_rollout(result.candidates, setup, samples, chip, node))
-        return result
-    alone = [count for count in counts if count == 1 or node.nic_bytes_per_s > 0.0]
-    if samples is not None:
-        found = decoding(setup, samples, chip, node, alone)
-    else:
-        found = scoring(setup, work.tokens, chip, node, alone)
-    return Screened(found, Counter(), len(found))
-
-
-def _shortfall(miss: NearMiss) -> float:
-    return miss.peak_memory_bytes / miss.usable_memory_bytes
-
-
-def _hours_only(nodes: int, site: Site) -> Candidate:
-    from trainplan_models.plan import Layout
-
-    return Candidate(nodes, Layout(dp=nodes * site.node.accelerators), 0.0, 0.0, 0.0, 0.0)
-
-
-def _ceiling(case: Case, site: Site) -> int | None:
-    """Most nodes the case allows in one pool of this kind."""
-    limits = []
-    if case.resources.max_nodes is not None:
-        limits.append(int(case.resources.max_nodes))
-    if case.resources.max_accelerators is not None:
-        limits.append(int(case.resources.max_accelerators) // site.node.accelerators)
-    if site.owned is not None:
-        limits.append(int(site.owned.nodes))
-    if site.grant is not None:
-        limits.append(int(site.grant.nodes))
-    return min(limits) if limits else None
-
-
-def _most_nodes(build: _Builder, site: Site) -> int:
-    ceiling = _ceiling(build.case, site)
-    return 10**9 if ceiling is None else ceiling
 
 
 def _add_fixed(build: _Builder, number: int, work: Work) -> None:
@@ -388,8 +308,10 @@ def _products(build: _Builder) -> Iterable[Product]:
     """
     end = build.windows[-1][1]
     for number, resource in enumerate(build.resources):
+        if not resource.committed:
+            continue
         needs = [option.nodes for option, _ in build.made if option.resource == number]
-        if not resource.committed or not needs:
+        if not needs:
             continue
         mode = build.catalog.modes[resource.mode]
         quota = _quota(build.case, resource.pool, mode.quota_key)

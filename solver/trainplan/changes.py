@@ -39,6 +39,19 @@ def changed(case: Case, changes: Mapping[str, str]) -> Case:
         raise InputError([Problem(_words(one), key=", ".join(changes)) for one in error.errors()]) from None
 
 
+def current(case: Case, key: str) -> str:
+    """What a case has at a key of plain words, lists or records, for people; ``none`` where there is nothing."""
+    here: Any = case
+    for step in path_of(key):
+        if isinstance(here, tuple):
+            here = here[step] if isinstance(step, int) else next(one for one in here if one.name == step)
+        else:
+            here = getattr(here, _field(type(here), str(step), key)[0])
+    if isinstance(here, tuple):
+        return f"[{', '.join(map(str, here))}]" if here else "any"
+    return "none" if here is None else str(here)
+
+
 def _words(error: Any) -> str:
     return str(error["msg"])
 

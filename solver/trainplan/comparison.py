@@ -30,7 +30,7 @@ def records_of(rows: Sequence[Row]) -> list[Record]:
     keys = differing(rows)
     results = [_results(row) for row in rows]
     wanted = [name for name in RESULTS if any(result[name] is not None for result in results)]
-    wanted = [name for name in wanted if name != "tokens" or len({r["tokens"] for r in results}) > 1]
+    wanted = [name for name in wanted if name != "tokens" or len({r["tokens"] for r in results} - {None}) > 1]
     found = []
     for row, result in zip(rows, results, strict=True):
         record: Record = {"point": row.name}

@@ -10,7 +10,8 @@ from math import floor, log10
 from trainplan_models.case import Case
 
 DAY_S = 86400.0
-HOUR_S = 3600.0
+TIME_UNITS = (("days", DAY_S), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+SINGULAR = {"nodes": "node", "accelerators": "accelerator"} | {name: name[:-1] for name, _ in TIME_UNITS}
 MOST_NODES = 4096
 """More nodes in one pool are not looked at."""
 LONGEST_DAYS = 1095.0
@@ -62,7 +63,7 @@ def text_of(value: float, unit: str) -> str:
     """A number with its unit, never in exponent form."""
     plain = format(Decimal(repr(float(value))), "f")
     plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
-    return f"{plain} {unit}"
+    return f"{plain} {SINGULAR.get(unit, unit) if plain == '1' else unit}"
 
 
 def negotiables(case: Case) -> list[Negotiable]:
@@ -71,8 +72,10 @@ def negotiables(case: Case) -> list[Negotiable]:
 
 
 def _time(key: str, seconds: float, limit: str) -> Negotiable:
-    """A time limit in days, or in hours where it is short."""
-    unit, unit_s = ("hours", HOUR_S) if seconds < 2.0 * DAY_S else ("days", DAY_S)
+    """A time limit in the largest unit of which it is two or more."""
+    unit, unit_s = next(
+        ((name, length_s) for name, length_s in TIME_UNITS if seconds >= 2.0 * length_s), TIME_UNITS[-1]
+    )
     return Negotiable(
         key, seconds / unit_s, unit, limit=limit, per_unit=unit_s / DAY_S, most=LONGEST_DAYS * DAY_S / unit_s
     )

@@ -9,9 +9,11 @@ from typing import Any
 
 from trainplan.assembly import Assembly, assemble
 from trainplan.candidate_cache import CandidateCache
-from trainplan.changes import changed
+from trainplan.candidates import SLOWER
+from trainplan.changes import changed, current
 from trainplan.infeasible import Planner, Search, WayOut, way_words
 from trainplan.negotiable import Negotiable, negotiables
+from trainplan.options import LOST_WORK, TOO_LITTLE_GOODPUT
 from trainplan_models.base import InputError
 from trainplan_models.plan import Plan
 from trainplan_models.units import format_quantity
@@ -107,7 +109,11 @@ def explain(
 
 def _why(assembly: Assembly, task: str) -> Iterator[str]:
     yield f"No configuration can run task {task!r}."
-    for rule, count in assembly.removed.get(task, Counter()).most_common(MOST_RULES):
+    rules = Counter(assembly.removed.get(task, Counter()))
+    rules.pop(SLOWER, None)  # it left the faster one
+    decisive = [rule for rule in (LOST_WORK, TOO_LITTLE_GOODPUT) if rules[rule]]
+    ordered = sorted(rules.items(), key=lambda item: (item[0] not in decisive, -item[1], item[0]))
+    for rule, count in ordered[:MOST_RULES]:
         yield f"  {count:,} removed: {rule}"
     for rule, count in assembly.removed.get("", Counter()).most_common(MOST_RULES):
         yield f"  {count:,} pools left out: {rule}"
@@ -172,7 +178,7 @@ class _Trial:
         return ways, fits
 
     def _way(self, key: str, value: str, plan: Plan) -> WayOut:
-        return WayOut(key, value, f"{key} = {value}", plan.total_usd, plan.finish_s)
+        return WayOut(key, value, f"{current(self.case, key)} -> {value}", plan.total_usd, plan.finish_s)
 
     def _runs(self, changes: dict[str, str]) -> bool:
         """Whether every task has a candidate in the changed case."""

@@ -16,7 +16,7 @@ from trainplan.assembly import Assembly, assemble
 from trainplan.candidate_cache import CandidateCache
 from trainplan.changes import changed
 from trainplan.highs import Session
-from trainplan.negotiable import Negotiable, negotiables, text_of
+from trainplan.negotiable import Negotiable, negotiables
 from trainplan.next_best import decide, places_of, words_of
 from trainplan.planning import plan as plan_case
 from trainplan.problem import ProblemSpec
@@ -136,7 +136,7 @@ class _Prober:
         less = self._plan({key: item.text(item.value - step)}) if item.value > step else None
         return Worth(
             limit=key,
-            step=_step_words(step, item.unit),
+            step=item.text(step),
             binds=here is not None and more is not None and _better(more, here),
             more_usd=_apart(more, here, "total_usd"),
             more_finish_s=_apart(more, here, "finish_s"),
@@ -215,15 +215,11 @@ class _Prober:
 
 def step_of(item: Negotiable) -> float:
     """One step of a limit, in its unit: a day or an hour, 10k USD, a node."""
-    if item.unit in ("days", "hours"):
+    if item.unit in ("days", "hours", "minutes", "seconds"):
         return 1.0 if item.value >= 2.0 else 0.1
     if item.unit == "USD":
         return min(BUDGET_STEP_USD, 10.0 ** (floor(log10(max(item.value, 1.0))) - 1))
     return 1.0 if item.whole else 10.0 ** (floor(log10(max(item.value, 1.0))) - 1)
-
-
-def _step_words(step: float, unit: str) -> str:
-    return f"1 {unit.removesuffix('s')}" if step == 1.0 and unit != "USD" else text_of(step, unit)
 
 
 def _better(other: Plan, here: Plan) -> bool:

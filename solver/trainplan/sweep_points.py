@@ -96,7 +96,7 @@ def _listed(text: str) -> list[str]:
 def _range(key: str, first: str, last: str, step: str) -> list[str]:
     """``a, a + step, ..., b``; a unit may be said once."""
     amounts = [_amount(key, part) for part in (first, last, step)]
-    unit = next((unit for _, unit in amounts if unit), "")
+    unit = next((unit for _, unit in reversed(amounts[:2]) if unit), amounts[2][1])
     low, high, by = (_in_unit(key, number, own or unit, unit) for number, own in amounts)
     if by <= 0 or high < low:
         raise InputError(

@@ -33,8 +33,12 @@ def simulate(
             help="Recorded spot capacity to replay; several are zones recorded at the same time.",
         ),
     ] = None,
-    scenarios: Annotated[int, typer.Option("--scenarios", metavar="N", min=100, max=1_000_000)] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", min=0)] = 1,
+    scenarios: Annotated[
+        int, typer.Option("--scenarios", metavar="N", min=100, max=1_000_000, help="Scenarios to draw.")
+    ] = 10_000,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same numbers.")
+    ] = 1,
     starts: Annotated[
         int, typer.Option("--starts", metavar="N", min=1, help="Start times in a recording.")
     ] = 100,

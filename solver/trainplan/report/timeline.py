@@ -25,7 +25,7 @@ POOL_USE = (
     Column("To"),
     Column("Average nodes", numeric=True),
     Column("Peak nodes", numeric=True),
-    Column("Nodes there", numeric=True),
+    Column("Average there", numeric=True),
     Column("Not used", numeric=True),
 )
 PEAKS = (
@@ -78,7 +78,7 @@ def timeline(plan: Plan) -> Section | None:
         title="Use of each pool",
         columns=POOL_USE,
         rows=tuple(_use_row(plan, *run) for run in _runs(pool_use(plan))),
-        note="Nodes with spares. Weeks alike are one row. Nodes there: bought, owned, granted or within quota.",
+        note="Nodes with spares. Weeks alike are one row. There: bought, owned, granted or within quota.",
     )
     return Section(title="Timeline", tables=(chart, use))
 
@@ -123,7 +123,7 @@ def _runs(uses: tuple[PoolUse, ...]) -> list[tuple[PoolUse, PoolUse]]:
 
 
 def _use_row(plan: Plan, first: PoolUse, last: PoolUse) -> tuple[str, ...]:
-    there = f"{first.offered_nodes:,.0f}" if math.isfinite(first.offered_nodes) else "no limit"
+    there = f"{first.offered_nodes:,.1f}" if math.isfinite(first.offered_nodes) else "no limit"
     return (
         first.pool,
         first.mode,
