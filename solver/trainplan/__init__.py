@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainplan._version import __version__
+
 if TYPE_CHECKING:
     from trainplan_models.base import InfeasibleError, InputError, NoAnswerError, TrainplanError
     from trainplan_models.case import Case
     from trainplan_models.catalog import Catalog
     from trainplan_models.plan import Plan
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Case",

@@ -329,7 +329,6 @@ class OptionMaker:
             milestone_tier=self.milestone_tier,
             copy_tier=self.copy_tier,
         )
-        size = f"{candidate.nodes:05d}+{detail.spares}"
         option = Option(
             task=task,
             resource=resource,
@@ -340,7 +339,7 @@ class OptionMaker:
             daily=tuple((name, float(usd[row])) for name, usd in variant.daily.items()),
             accelerator_hours_per_day=self._grant_hours_per_node_day() * variant.nodes[row],
             cloud=self.site.place.cloud if self.site.place.rented else "",
-            key="|".join((self.site.name, mode, size, tier.name if tier else "")),
+            key=f"{self.site.name}|{mode}|{candidate.nodes:05d}+{detail.spares}|{tier.name if tier else ''}",
             groups=(
                 ("accelerator", self.site.accelerator.name),
                 ("pool", self.site.name),

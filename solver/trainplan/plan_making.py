@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from trainplan import __version__, decode
+from trainplan import decode
+from trainplan._version import __version__
 from trainplan.assembly import Assembly
 from trainplan.assumptions import assumptions_of, price_dates, warnings_of
 from trainplan.solve import Decision, Outcome, Solver

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from trainplan import __version__
+from trainplan._version import __version__
 from trainplan.candidate_cache import CandidateCache
 from trainplan.highs import Session
 from trainplan.planning import plan
