@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
 
 from trainplan.aggregate import Aggregate, is_large
 from trainplan.highs import Session
@@ -141,3 +143,23 @@ def _proven(spec: ProblemSpec, found: Found, bound: float, started: float) -> Ou
         over_all = bound / value - 1.0 if spec.question == "most-tokens" else 1.0 - bound / value
         scope += f"; over all options the relaxation proves {max(over_all, 0.0):.1%}"
     return replace(outcome, seconds=time.monotonic() - started, scope=scope)
+
+
+def refined(spec: ProblemSpec, longest_days: float) -> ProblemSpec:
+    """The problem with its long windows in equal parts, none longer than ``longest_days``."""
+    windows: list[tuple[float, float]] = []
+    part_of: list[int] = []
+    for number, (start, end) in enumerate(spec.windows):
+        parts = max(1, ceil((end - start) / longest_days - 1e-9))
+        cuts = [start + (end - start) * k / parts for k in range(parts)] + [end]
+        windows += pairwise(cuts)
+        part_of += [number] * parts
+    resources = tuple(
+        replace(
+            r,
+            held_nodes=tuple(r.held_nodes[w] for w in part_of),
+            frozen=tuple(n for n, w in enumerate(part_of) if w in r.frozen),
+        )
+        for r in spec.resources
+    )
+    return replace(spec, windows=tuple(windows), resources=resources)

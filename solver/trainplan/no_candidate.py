@@ -221,7 +221,10 @@ class _Trial:
         for name in LISTS:
             yield from self._longer_list(name)
         for task in self.tasks:
+            from_nothing = self.case.task(task).kind == "pretrain"
             for pattern, value in TASK_CHANGES:
+                if from_nothing and pattern.endswith(".lora"):
+                    continue  # adapters adapt a model that is there
                 key = pattern.format(task=task)
                 try:
                     if changed(self.case, {key: value}) != self.case:

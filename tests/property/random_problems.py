@@ -8,7 +8,7 @@ from random import Random
 
 from trainplan.problem import DatasetChoice, Option, ProblemSpec, Product, Resource, TaskSpec
 
-MOST_PAIRS = {1: 8, 2: 5, 3: 4}
+MOST_PAIRS = {1: 9, 2: 5, 3: 4}
 """(option, window) pairs of a task, by number of tasks: what a search can go through."""
 RATE_USD = {
     "on-demand": 97.0,
@@ -24,25 +24,39 @@ QUESTIONS = ("cheapest", "fastest", "most-tokens")
 
 def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> ProblemSpec:
     """The problem of a seed."""
+    return _problem(Random(seed), questions, tasks=0)
+
+
+def crowded_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> ProblemSpec:
+    """A problem of one task with long setups, so that it matters what runs on, and more to buy."""
     pick = Random(seed)
-    lengths = [pick.choice([1.0, 2.0, 4.0]) for _ in range(pick.choice([1, 2, 3]))]
+    spec = _problem(pick, questions, tasks=1, windows=3, modes=("reserved", "capacity-block"))
+    long = tuple(replace(o, setup_days=round(o.work_days * pick.uniform(0.05, 0.4), 2)) for o in spec.options)
+    return replace(spec, options=long, datasets=(), deadline_days=spec.deadline_days * 1.3)
+
+
+def _problem(
+    pick: Random, questions: tuple[str, ...], tasks: int, windows: int = 0, modes: tuple[str, ...] = ()
+) -> ProblemSpec:
+    lengths = [pick.choice([1.0, 2.0, 4.0]) for _ in range(windows or pick.choice([1, 2, 3]))]
     regions = pick.choice([1, 2])
-    modes = pick.sample(sorted(RATE_USD), pick.choice([2, 3]))
+    others = sorted(set(RATE_USD) - set(modes))
+    modes = (*modes, *pick.sample(others, 1 if modes else pick.choice([2, 3])))
     resources = tuple(_resource(pick, mode, len(lengths)) for mode in modes)
     region_of = [number % regions for number, _ in enumerate(resources)]
-    count = pick.choice([1, 2, 2, 3])
+    count = tasks or pick.choice([1, 2, 2, 3])
     ways = [_options(pick, t, resources, region_of, len(lengths), MOST_PAIRS[count]) for t in range(count)]
     usd = sum(min(o.work_days * o.daily_usd for o in way) for way in ways)
     days = sum(min(o.work_days + o.setup_days for o in way) for way in ways)
     day = days * pick.choice([1.2, 1.7, 2.5]) / sum(lengths)
     ends = [round(day * sum(lengths[: i + 1]), 2) for i in range(len(lengths))]
-    windows = tuple(zip([0.0, *ends], ends, strict=False))
+    spans = tuple(zip([0.0, *ends], ends, strict=False))
     spec = ProblemSpec(
-        tasks=tuple(_task(pick, number, windows) for number in range(count)),
+        tasks=tuple(_task(pick, number, spans) for number in range(count)),
         options=tuple(option for way in ways for option in way),
         resources=resources,
         regions=tuple(f"region-{r}" for r in range(regions)),
-        windows=windows,
+        windows=spans,
         products=tuple(
             p for r, one in enumerate(resources) if one.committed for p in _products(pick, r, days)
         ),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.property.oracle import optimum
-from tests.property.random_problems import QUESTIONS, RATE_USD, random_problem
+from tests.property.random_problems import QUESTIONS, RATE_USD, crowded_problem, random_problem
 from tests.property.rules import Review
 
 from trainplan import problem
@@ -126,6 +126,13 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
     assert min(seen["a plan"], seen["no plan"]) > 100
     assert min(seen[mark] for mark in (*RATE_USD, *QUESTIONS, *often)) > 15
     assert seen["moves"] > 1
+
+
+@standard(150)
+@given(seeds)
+def test_one_crowded_task_is_done_as_well_as_can_be(session: Session, seed: int) -> None:
+    spec = crowded_problem(seed)
+    check_against_search(spec, Solver(spec, session).solve())
 
 
 @standard(80)
