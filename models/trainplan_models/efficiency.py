@@ -224,6 +224,17 @@ def power_factor(hardware: Hardware, accelerator: Accelerator) -> float:
     return float(min(max(share, 0.2), 1.6) ** (1.0 / 3.0))
 
 
+def precision_on(wanted: str, accelerator: Accelerator) -> str | None:
+    """The precision a chip trains in when ``wanted`` is asked; None where it has no such format.
+
+    Chips without bf16 train in fp16, which has its size and its rate.
+    """
+    rates = {"fp8": accelerator.fp8_flops, "fp4": accelerator.fp4_flops}
+    if wanted in rates and not rates[wanted]:
+        return None
+    return "fp16" if wanted == "bf16" and not accelerator.has_bf16 else wanted
+
+
 def matmul_flops(hardware: Hardware, accelerator: Accelerator, precision: str) -> float:
     """Sustained matmul rate in a precision, FLOP/s; a format the chip lacks runs in the next wider one."""
     power = power_factor(hardware, accelerator)

@@ -187,8 +187,7 @@ def enumerate_layouts(
     chunks = pipeline_splits(shape, rules)
     counts = np.unique(_column(node_counts))
     build = _Builder(counts[counts > 0])
-    limit = MAX_TENSOR if tensor_across_domains else min(domain, MAX_TENSOR)
-    tensor = tensor_degrees(shape, rules, limit)
+    tensor = _tensor_options(shape, rules, domain, tensor_across_domains)
     inner = [
         (tp, pp, cp) for tp in tensor for pp in chunks for cp in context_degrees(setup.sequence_length, rules)
     ]
@@ -219,6 +218,12 @@ def enumerate_layouts(
     columns = build.columns
     columns["sequence_parallel"] = (columns["tp"] > 1).astype(np.int64) * rules.sequence_parallel
     return LayoutGrid(**{field.name: columns[field.name] for field in fields(LayoutGrid)}), build.removed
+
+
+def _tensor_options(shape: ModelShape, rules: Rules, domain: int, across: bool) -> list[int]:
+    # A degree that does not divide the domain leaves groups with members in two of them.
+    degrees = tensor_degrees(shape, rules, MAX_TENSOR if across else min(domain, MAX_TENSOR))
+    return [tp for tp in degrees if domain % tp == 0 or (across and tp % domain == 0)]
 
 
 def _choose_experts(build: _Builder, shape: ModelShape, rules: Rules) -> None:
@@ -284,18 +289,18 @@ def check_layout(
     """
     shape, rules = setup.shape, rules_of(setup.framework)
     wrong: list[str] = []
-    limit = MAX_TENSOR if tensor_across_domains else max(node.scaleup_devices, 1)
+    domain = max(node.scaleup_devices, 1)
 
     def need(name: str, value: int, valid: Sequence[int], why: str) -> None:
         if value not in valid:
             wrong.append(f"{name}={value} {why}; valid: {', '.join(str(v) for v in valid)}")
 
-    tensor = tensor_degrees(shape, rules, limit)
     need(
         "tp",
         layout.tp,
-        tensor,
-        f"must split {shape.heads} heads, {shape.kv_heads} KV heads and the MLP evenly",
+        _tensor_options(shape, rules, domain, tensor_across_domains),
+        f"must split {shape.heads} heads, {shape.kv_heads} KV heads, the MLP "
+        f"and a scale-up domain of {domain} evenly",
     )
     chunks = pipeline_splits(shape, rules)
     pipeline = [c for c in chunks if c * layout.vp in chunks] or [1]

@@ -195,7 +195,7 @@ def _outer(context: _Context, grid: LayoutGrid, table: _Table, inverse: NDArray[
 
     def part(name: str) -> Floats:
         layers = (getattr(table.ahead, name) + getattr(table.back, name))[inverse]
-        return per_layer * layers + count / pp * getattr(table.loss, name)[inverse]
+        return np.asarray(per_layer * layers + count / pp * getattr(table.loss, name)[inverse])
 
     parts = {
         "compute_s": part("compute") + context.hardware.overlap_slowdown * hidden,

@@ -132,6 +132,21 @@ class Aggregate:
 
         return self._chosen(few)
 
+    def free_options(self, count: int) -> tuple[int, ...]:
+        """Of every task, the best options that nothing limits, one for each of some numbers of nodes."""
+        options = self.spec.options
+
+        def free(ranked: list[int]) -> set[int]:
+            by_nodes: dict[int, int] = {}
+            for o in ranked:
+                if not _is_limited(self.spec, options[o].resource):
+                    by_nodes.setdefault(options[o].nodes, o)
+            sizes = sorted(by_nodes)
+            wanted = {sizes[round(k * (len(sizes) - 1) / max(count - 1, 1))] for k in range(count)} if sizes else set()
+            return {by_nodes[size] for size in wanted}
+
+        return self._chosen(free)
+
     def _chosen(self, choose: Callable[[list[int]], set[int]]) -> tuple[int, ...]:
         every = sorted({option for option, _ in self.inputs.uses})
         if self.answer.reduced_cost is None:

@@ -7,9 +7,10 @@ that a plan carries. Both read a value with the same field of the same record.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from trainplan_models.base import InputError, Problem, Record
@@ -113,8 +114,15 @@ def _canonical(info: FieldInfo, text: str, key: str) -> Any:
 
 
 def _plain(info: FieldInfo, given: Any, key: str) -> Any:
+    """What a case file has, as plain data in canonical units."""
+    alone = _record_of(info.rebuild_annotation())
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(info.rebuild_annotation())
-        return adapter.dump_python(adapter.validate_python(given), mode="json")
+        return alone.model_validate({"value": given}).model_dump(mode="json")["value"]
     except ValidationError as error:
         raise InputError([Problem(_words(one), key=key) for one in error.errors()]) from None
+
+
+@cache
+def _record_of(annotation: Any) -> type[BaseModel]:
+    """A record with one such field: validators may look at what stands beside it, here nothing."""
+    return create_model("Value", value=(annotation, ...))

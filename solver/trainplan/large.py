@@ -15,7 +15,9 @@ from itertools import pairwise
 from math import ceil
 
 from trainplan.aggregate import Aggregate, is_large
+from trainplan.greedy import free_options, start_of
 from trainplan.highs import Session
+from trainplan.neighbourhoods import improve
 from trainplan.problem import ProblemSpec
 from trainplan.solve import Outcome, Solver
 
@@ -28,6 +30,12 @@ WORTHWHILE_FRAC = 0.98
 """The calendar is cut off where less than this part of it is left."""
 FIRST_TRIES = ((2, 1.5), (4, 4.0), (8, float("inf")))
 """Options of a task, and how many times as long as the relaxation the first plan may take."""
+WIDE_END_FACTORS = (1.3, 1.7, 2.5, float("inf"))
+"""As in ``FIRST_TRIES``, for problems with too many tasks side by side to let them take turns in a window."""
+FREE_KEPT = 8
+"""Options kept of a task there, of those that nothing limits."""
+WIDE_WINDOWS = 11
+WIDE_GAP_FRAC = 0.15
 ROUND_SHARES = (0.2, 0.4, 1.0)
 """Of the time left, what each round may take."""
 
@@ -63,6 +71,9 @@ def solve_large(
         return time_limit_s - (time.monotonic() - started)
 
     whole = bound = Aggregate(spec, session, options, time_limit_s)
+    if spec.wide:
+        near = _near(whole, session, left_s, tell)
+        return replace(near, outcome=_proven(spec, near, whole.bound, started))
     best = _first(whole, session, left_s, tell)
     proven = whole.bound
     for turn, share in enumerate(ROUND_SHARES):
@@ -95,6 +106,25 @@ def _first(
         if found.outcome.decision is not None:
             break
     return found
+
+
+def _near(
+    whole: Aggregate, session: Session, left_s: Callable[[], float], tell: Callable[[str], None]
+) -> Found:
+    """Some plan over a fine calendar, made better part by part."""
+    for factor in WIDE_END_FACTORS:
+        over = cut_off(whole.spec, whole.finish_days * factor)
+        over = refined(over, over.windows[-1][1] / WIDE_WINDOWS)
+        kept = tuple(sorted({*whole.options(), *whole.free_options(FREE_KEPT)}))
+        tell(f"looking for a first plan: {len(kept):,} options, {len(over.windows)} windows")
+        solver = Solver(over, session, max(left_s(), 1.0), kept, gap_frac=WIDE_GAP_FRAC)
+        start = start_of(solver, free_options(over, kept))
+        if start is not None:
+            tell("improving it")
+            answer = improve(solver, start, time.monotonic() + left_s())
+            if answer is not None and answer.x is not None:
+                return Found(solver.outcome_of(answer), solver, kept)
+    return Found(solver.solve(), solver, kept)
 
 
 def cut_off(spec: ProblemSpec, end_days: float) -> ProblemSpec:

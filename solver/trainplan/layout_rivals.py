@@ -13,8 +13,8 @@ from trainplan.candidates import Candidate
 from trainplan.highs import Session
 from trainplan.options import OptionMaker
 from trainplan.problem import Option
+from trainplan.screening import setup_on
 from trainplan.works import Work
-from trainplan_models.frameworks import framework_on
 from trainplan_models.layout import LayoutGrid, enumerate_layouts
 from trainplan_models.memory import peak_memory
 from trainplan_models.plan import Alternative, Layout, Plan, Segment
@@ -115,10 +115,9 @@ def _options(assembly: Assembly, task: int, main: Segment, form: _Form) -> list[
 def _forms(assembly: Assembly, work: Work, main: Segment) -> list[_Form]:
     """Every form that is legal on the nodes of a segment, each with its fastest layout that fits."""
     site = next(site for site in assembly.sites if site.name == main.pool)
-    framework = framework_on(work.task.framework, site.accelerator.vendor)
-    if work.setup is None or framework is None:
+    setup = setup_on(work, site.accelerator)
+    if setup is None:
         return []
-    setup = replace(work.setup, framework=framework)
     grid, _ = enumerate_layouts(setup, site.accelerator, site.node, [main.nodes])
     if not len(grid):
         return []

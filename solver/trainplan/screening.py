@@ -13,8 +13,11 @@ from trainplan.rollouts import decoding, scoring, with_rollout
 from trainplan.sites import Site
 from trainplan.works import Work
 from trainplan_models.case import Case
+from trainplan_models.catalog.records import Accelerator
+from trainplan_models.efficiency import precision_on
 from trainplan_models.frameworks import framework_on
 from trainplan_models.plan import Layout
+from trainplan_models.workload import TrainSetup
 
 THREADS = 2
 Machine = tuple[str, int, float, int]
@@ -40,7 +43,7 @@ class Screening:
             return
         kinds: dict[Machine, list[Site]] = {}
         for site in sites:
-            if framework_on(work.task.framework, site.accelerator.vendor) is not None:
+            if setup_on(work, site.accelerator) is not None:
                 kinds.setdefault(site.machine, []).append(site)
         with ThreadPoolExecutor(THREADS) as pool:
             results = list(pool.map(lambda alike: self._screened(work, alike), kinds.values()))
@@ -59,6 +62,9 @@ class Screening:
         if framework_on(work.task.framework, site.accelerator.vendor) is None:
             removed[f"{work.task.framework} does not run on {site.accelerator.vendor} chips"] += 1
             return ()
+        if work.setup is not None and setup_on(work, site.accelerator) is None:
+            removed[f"{site.accelerator.name} has no {work.task.precision}"] += 1
+            return ()
         if work.setup is None:
             counts = node_counts(most, self.case.resources.node_counts)
             return tuple(_hours_only(count, site) for count in counts if count <= MOST_NODES_FOR_HOURS)
@@ -68,10 +74,9 @@ class Screening:
     def _screened(self, work: Work, alike: Sequence[Site]) -> Screened:
         """Candidates on one kind of machine, up to the highest ceiling of its sites, by what the task does."""
         site, factor = alike[0], self.case.assumptions.throughput_factor
-        framework = framework_on(work.task.framework, site.accelerator.vendor)
-        if work.setup is None or framework is None:
+        setup = setup_on(work, site.accelerator)
+        if setup is None:
             raise ValueError(f"{work.task.name} has no setup on {site.name}")
-        setup = replace(work.setup, framework=framework)
         ceilings = [ceiling(self.case, one) for one in alike]
         limited = [most for most in ceilings if most is not None]
         most = max(limited) if len(limited) == len(ceilings) else None
@@ -92,6 +97,15 @@ class Screening:
 
 MOST_NODES_FOR_HOURS = 64
 """Work known in accelerator-hours is not spread over more nodes than this."""
+
+
+def setup_on(work: Work, accelerator: Accelerator) -> TrainSetup | None:
+    """What a task runs on a chip, in the framework and precision it has; None where it lacks them."""
+    framework = framework_on(work.task.framework, accelerator.vendor)
+    precision = precision_on(work.task.precision, accelerator)
+    if work.setup is None or framework is None or precision is None:
+        return None
+    return replace(work.setup, framework=framework, precision=precision)
 
 
 def _shortfall(miss: NearMiss) -> float:

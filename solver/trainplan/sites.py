@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
+from trainplan_models.base import InputError
 from trainplan_models.case import Case, Grant, Owned
 from trainplan_models.catalog import Catalog, Pool
 from trainplan_models.catalog.records import Accelerator, NodeType
@@ -13,6 +15,8 @@ from trainplan_models.efficiency import hardware_rows
 from trainplan_models.network import Place
 
 OWNED, GRANT = "owned", "grant"
+MOST_NAMES = 20
+"""Known names that are told where none is near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,9 @@ def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[
     """All pools the case allows, and how many each of its limits removed.
 
     Raises:
-        InputError: the case names an accelerator that is not in the catalogue.
+        InputError: the case names an accelerator, cloud, region or billing mode that the catalogue has not.
     """
+    _refuse_unknown(case, catalog)
     removed: Counter[str] = Counter()
     allowed = {catalog.accelerator(name).name for name in case.resources.accelerators}
     allowed |= {catalog.accelerator(name).name for task in case.tasks for name in task.accelerators}
@@ -75,6 +80,54 @@ def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[
     if len(kept) < len(rented):
         removed["another region sells the same machine for no more"] += len(rented) - len(kept)
     return tuple([*found, *kept]), removed
+
+
+def _refuse_unknown(case: Case, catalog: Catalog) -> None:
+    pools, clouds = catalog.pools().values(), {pool.cloud for pool in catalog.pools().values()}
+    modes = set(catalog.modes) - {OWNED, GRANT}
+    regions = {pool.region for pool in pools}
+    named = [
+        ("resources.clouds", "cloud", case.resources.clouds, clouds),
+        (
+            "resources.regions",
+            "region",
+            case.resources.regions,
+            regions | {f"{pool.cloud}/{pool.region}" for pool in pools},
+        ),
+        ("resources.billing", "billing mode", case.resources.billing, modes),
+    ]
+    named += [
+        (f"tasks[{number}].billing", "billing mode", task.billing, modes)
+        for number, task in enumerate(case.tasks)
+    ]
+    wrong = [
+        case.problem(f"{key}[{number}]", f"unknown {what} {name!r}", _hint(name, known))
+        for key, what, names, known in named
+        for number, name in enumerate(names)
+        if name not in known
+    ]
+    wrong += [
+        case.problem(
+            f"resources.quotas[{number}].pool", f"unknown pool {quota.pool!r}", _hint(quota.pool, names)
+        )
+        for number, quota in enumerate(case.resources.quotas)
+        if quota.pool not in (names := set(catalog.pools()))
+    ]
+    wrong += [
+        case.problem(f"resources.discounts.{place}", f"unknown cloud or pool {place!r}", _hint(place, clouds))
+        for place in case.resources.discounts
+        if place not in clouds and place not in catalog.pools()
+    ]
+    if wrong:
+        raise InputError(wrong)
+
+
+def _hint(name: str, known: set[str]) -> str:
+    near = get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    few = len(known) <= MOST_NAMES
+    return f"Known: {', '.join(sorted(known))}" if few else "See `trainplan catalog show offers`"
 
 
 def _in_regions(case: Case, cloud: str, region: str) -> bool:

@@ -99,6 +99,8 @@ class Solver:
     ) -> None:
         self.spec = spec
         self.gap_frac = gap_frac
+        self.x: Array | None = None
+        """The last solution for the first goal."""
         self.session = session
         self.time_limit_s = time_limit_s
         self.inputs: Inputs = scale(spec, options)
@@ -154,10 +156,21 @@ class Solver:
             state: State = "infeasible" if first.status == "infeasible" else "no-answer"
             return self._outcome(state, None, first, started)
         best = self._polish(changes, first, self._cost[0], self.model.offset)
+        self.x = best.x
         if two_goals:
             best = self._second(changes, best)
         state = "optimal" if first.status == "optimal" else "feasible"
         return self._outcome(state, self._read(best), first, started)
+
+    def outcome_of(self, answer: Answer) -> Outcome:
+        """The outcome of an answer that was found by other means than ``solve``; nothing is proven of it.
+
+        Raises:
+            NoAnswerError: the answer has no solution.
+        """
+        started = time.monotonic()
+        best = self._polish(Request(), answer, self._cost[0], self.model.offset)
+        return self._outcome("feasible", self._read(best), replace(answer, bound=None), started)
 
     def least_excess(self, name: str, *, closed: Callable[[int], bool] | None = None) -> float | None:
         """Smallest loosening of one limit that makes a plan exist, in case units; None if none does.

@@ -53,7 +53,7 @@ class Row(Record):
     """Simulated chance of being done in time and in budget."""
     decision: tuple[str, ...] = ()
     """A line for each stretch of the plan and each purchase."""
-    usd_by_category: dict[str, float] = {}
+    by_category_usd: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ def _row(job: Job, found: Plan) -> Row:
         gap_frac=found.solver.gap_frac,
         chance_frac=None if found.risk is None else found.risk.chance_frac,
         decision=tuple(dict.fromkeys(runs + bought)),
-        usd_by_category=categories,
+        by_category_usd=categories,
     )
 
 

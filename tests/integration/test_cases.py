@@ -36,7 +36,8 @@ def answer_of(found: Plan) -> dict[str, Any]:
         "total_usd": round(found.total_usd, 2),
         "finish_days": round(found.finish_s / DAY_S, 3),
         "segments": [
-            f"{s.task}: {s.nodes}+{s.spare_nodes} x {s.pool} {s.mode} {s.work_frac:.3f}" for s in found.segments
+            f"{s.task}: {s.nodes}+{s.spare_nodes} x {s.pool} {s.mode} {s.work_frac:.3f}"
+            for s in found.segments
         ],
         "purchases": [f"{p.count} x {p.nodes} {p.pool} {p.mode}" for p in found.purchases],
     }

@@ -71,7 +71,9 @@ def test_a_price_in_another_currency_changes_no_decision(factor: float) -> None:
     assert [(s.pool, s.mode, s.nodes, s.spare_nodes, s.layout) for s in there.segments] == [
         (s.pool, s.mode, s.nodes, s.spare_nodes, s.layout) for s in here.segments
     ]
-    assert [s.work_frac for s in there.segments] == pytest.approx([s.work_frac for s in here.segments], abs=1e-6)
+    assert [s.work_frac for s in there.segments] == pytest.approx(
+        [s.work_frac for s in here.segments], abs=1e-6
+    )
     assert [(p.pool, p.mode, p.nodes, p.count) for p in there.purchases] == [
         (p.pool, p.mode, p.nodes, p.count) for p in here.purchases
     ]

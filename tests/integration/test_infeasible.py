@@ -18,30 +18,61 @@ from trainplan_models.quantity import parse
 ONE_TASK = """
 name: infeasible
 tasks:
-  - {name: train, kind: continue, model: llama-2-7b, tokens: 200B tokens, sequence_length: 4096, global_batch: 1M tokens}
+  - name: train
+    kind: continue
+    model: llama-2-7b
+    tokens: 200B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
 resources: {accelerators: [A100-SXM-80GB], clouds: [aws], billing: [on-demand], max_nodes: 16}
 """
 TWO_TASKS = """
 name: infeasible
 deadline: 30 days
 tasks:
-  - {name: train, kind: continue, model: llama-2-7b, tokens: 200B tokens, sequence_length: 4096, global_batch: 1M tokens}
-  - {name: tune, kind: sft, after: [train], tokens: 10B tokens, sequence_length: 4096, global_batch: 1M tokens, due: 5 days}
+  - name: train
+    kind: continue
+    model: llama-2-7b
+    tokens: 200B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
+  - name: tune
+    kind: sft
+    after: [train]
+    tokens: 10B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
+    due: 5 days
 resources: {accelerators: [A100-SXM-80GB], clouds: [aws], billing: [on-demand], max_nodes: 8}
 """
 SIDE_BY_SIDE = """
 name: infeasible
 deadline: 4 days
 tasks:
-  - {name: one, kind: continue, model: llama-2-7b, tokens: 100B tokens, sequence_length: 4096, global_batch: 1M tokens}
-  - {name: two, kind: continue, model: llama-2-7b, tokens: 100B tokens, sequence_length: 4096, global_batch: 1M tokens}
+  - name: one
+    kind: continue
+    model: llama-2-7b
+    tokens: 100B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
+  - name: two
+    kind: continue
+    model: llama-2-7b
+    tokens: 100B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
 resources: {accelerators: [A100-SXM-80GB], clouds: [aws], billing: [on-demand], max_nodes: 8}
 """
 OWNED = """
 name: infeasible
 deadline: 10 days
 tasks:
-  - {name: train, kind: continue, model: llama-2-7b, tokens: 200B tokens, sequence_length: 4096, global_batch: 1M tokens}
+  - name: train
+    kind: continue
+    model: llama-2-7b
+    tokens: 200B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
 resources:
   clouds: [aws]
   accelerators: [A100-SXM-80GB]
@@ -51,7 +82,12 @@ resources:
 GRANT = """
 name: infeasible
 tasks:
-  - {name: train, kind: continue, model: llama-2-7b, tokens: 200B tokens, sequence_length: 4096, global_batch: 1M tokens}
+  - name: train
+    kind: continue
+    model: llama-2-7b
+    tokens: 200B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
 resources:
   clouds: [aws]
   accelerators: [A100-SXM-80GB]
@@ -61,13 +97,23 @@ resources:
 LARGE = """
 name: infeasible
 tasks:
-  - {name: train, kind: sft, model: llama-3-70b, tokens: 100M tokens, sequence_length: 4096, global_batch: 500k tokens}
+  - name: train
+    kind: sft
+    model: llama-3-70b
+    tokens: 100M tokens
+    sequence_length: 4096
+    global_batch: 500k tokens
 resources: {accelerators: [A100-SXM-80GB], clouds: [aws], billing: [on-demand], max_nodes: 1}
 """
 NOWHERE = """
 name: infeasible
 tasks:
-  - {name: train, kind: sft, model: llama-2-7b, tokens: 100M tokens, sequence_length: 4096, global_batch: 500k tokens}
+  - name: train
+    kind: sft
+    model: llama-2-7b
+    tokens: 100M tokens
+    sequence_length: 4096
+    global_batch: 500k tokens
 resources: {accelerators: [TPU-v5p], clouds: [aws], billing: [on-demand], max_nodes: 4}
 """
 P4DE = "resources.quotas=[{pool: aws/us-east-1/p4de.24xlarge, on-demand: 1 nodes}]"

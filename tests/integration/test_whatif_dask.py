@@ -19,7 +19,12 @@ TEXT = """
 name: sweep
 deadline: 30 days
 tasks:
-  - {name: train, kind: sft, model: llama-2-7b, tokens: 2B tokens, sequence_length: 4096, global_batch: 1M tokens}
+  - name: train
+    kind: sft
+    model: llama-2-7b
+    tokens: 2B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
 resources: {accelerators: [A100-SXM-80GB], clouds: [aws], billing: [on-demand], max_nodes: 4}
 """
 POINTS = points_of(["budget=1000 USD..4000 USD/100 USD", "deadline=3 hours,5 days"])

@@ -101,6 +101,7 @@ def _resource(pick: Random, mode: str, windows: int) -> Resource:
         usd_per_node_day=30.0 if RATE_USD[mode] == 0.0 else 0.0,
         grant_hours=pick.choice([0.0, 1500.0, 4000.0, 9000.0]) if mode == "grant" else inf,
         unusable_tail_days=pick.choice([0.0, 0.02, 0.5]) if mode == "capacity-block" else 0.0,
+        frozen=(pick.randrange(windows),) if windows > 1 and pick.random() < 0.15 else (),
         latest_start_days={"reserved": 0.0, "capacity-block": pick.choice([0.0, 1.0, 3.0])}.get(mode, inf),
     )
 

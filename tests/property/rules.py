@@ -29,6 +29,7 @@ def usable(spec: ProblemSpec) -> list[Pair]:
         task, resource = spec.tasks[option.task], spec.resources[option.resource]
         for window, (start, end) in enumerate(spec.windows):
             fits = resource.committed or option.nodes <= resource.held_nodes[window]
+            fits = fits and window not in resource.frozen
             if start >= task.release_days and end - start > option.setup_days and fits:
                 found.append((number, window))
     return found

@@ -17,7 +17,12 @@ TEXT = """
 name: cached
 deadline: 30 days
 tasks:
-  - {name: train, kind: sft, model: llama-2-7b, tokens: 2B tokens, sequence_length: 4096, global_batch: 1M tokens}
+  - name: train
+    kind: sft
+    model: llama-2-7b
+    tokens: 2B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
 resources: {accelerators: [A100-SXM-80GB], clouds: [aws], billing: [on-demand], max_nodes: 4}
 """
 

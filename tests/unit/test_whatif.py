@@ -21,7 +21,12 @@ TEXT = """
 name: sweep
 deadline: 30 days
 tasks:
-  - {name: train, kind: sft, model: llama-2-7b, tokens: 2B tokens, sequence_length: 4096, global_batch: 1M tokens}
+  - name: train
+    kind: sft
+    model: llama-2-7b
+    tokens: 2B tokens
+    sequence_length: 4096
+    global_batch: 1M tokens
 resources: {accelerators: [A100-SXM-80GB], clouds: [aws], billing: [on-demand], max_nodes: 4}
 """
 CASE = CaseText(TEXT)
@@ -43,7 +48,7 @@ def test_each_row_is_what_plan_answers() -> None:
         found = plan(case, builtin(), compare=False, promise=False)
         assert row.total_usd == found.total_usd
         assert row.finish_s == found.finish_s
-        assert sum(row.usd_by_category.values()) == pytest.approx(found.total_usd, abs=0.01)
+        assert sum(row.by_category_usd.values()) == pytest.approx(found.total_usd, abs=0.01)
 
 
 def test_a_failed_point_is_a_row_with_its_reason() -> None:
@@ -80,7 +85,12 @@ def test_finished_points_are_not_planned_again(tmp_path: Path, monkeypatch: pyte
     first = sweep(VARIED[:1], Store(file))
     planned: list[whatif.Job] = []
     solve = whatif.solve_point
-    monkeypatch.setattr(whatif, "solve_point", lambda job: (planned.append(job), solve(job))[1])
+
+    def noted(job: whatif.Job) -> Row:
+        planned.append(job)
+        return solve(job)
+
+    monkeypatch.setattr(whatif, "solve_point", noted)
     again = sweep(VARIED[:1], Store(file))
     assert planned == []
     assert again == first

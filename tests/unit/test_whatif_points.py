@@ -27,7 +27,11 @@ from trainplan_models.units import parse
             "resources.billing",
             ["[spot]", "[on-demand, spot]"],
         ),
-        ("tasks.a.lora={rank: 8, quantized_base: true},", "tasks.a.lora", ["{rank: 8, quantized_base: true}"]),
+        (
+            "tasks.a.lora={rank: 8, quantized_base: true},",
+            "tasks.a.lora",
+            ["{rank: 8, quantized_base: true}"],
+        ),
         ("question=fastest", "question", ["fastest"]),
     ],
 )

@@ -138,10 +138,11 @@ def _question(
 
 
 def _on(work: Work, site: Site) -> Work:
-    """The work with the framework that runs on the site's chips."""
+    """The work with the framework and the precision that run on the site's chips."""
     from dataclasses import replace
 
     from trainplan_models.base import InputError, Problem
+    from trainplan_models.efficiency import precision_on
     from trainplan_models.frameworks import framework_on
 
     assert work.setup is not None
@@ -149,7 +150,11 @@ def _on(work: Work, site: Site) -> Work:
     if framework is None:
         message = f"{work.setup.framework} does not run on {site.accelerator.name}"
         raise InputError(Problem(message, key=f"tasks.{work.task.name}.framework", fix="Use auto"))
-    return replace(work, setup=replace(work.setup, framework=framework))
+    precision = precision_on(work.setup.precision, site.accelerator)
+    if precision is None:
+        message = f"{site.accelerator.name} has no {work.setup.precision}"
+        raise InputError(Problem(message, key=f"tasks.{work.task.name}.precision", fix="Use bf16"))
+    return replace(work, setup=replace(work.setup, framework=framework, precision=precision))
 
 
 def _site(asked: Case, known: Catalog, on: str | None) -> Site:

@@ -10,7 +10,8 @@ import typer
 from trainplan.cli.options import AsJson, CatalogDirectory
 
 if TYPE_CHECKING:
-    from trainplan.explain import Explanation, Tolerance
+    from trainplan.explain import Explanation
+    from trainplan.probing import Tolerance
     from trainplan.report.document import Document, Table
 
 DAY_S = 86400.0

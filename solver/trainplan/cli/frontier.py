@@ -23,31 +23,33 @@ class Axis(StrEnum):
     reliability = "reliability"
 
 
+Against = Annotated[Axis, typer.Option("--against", help="What cost is set against.", case_sensitive=False)]
+Points = Annotated[int, typer.Option(metavar="N", min=2, help="Plans that are made at most.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="DIR", help="Write frontier.csv, .json, .svg and .html into this directory."
+    ),
+]
+Risk = Annotated[
+    bool,
+    typer.Option(
+        "--risk/--no-risk", help="Whether plans are simulated and tightened to the wanted reliability."
+    ),
+]
+TimeLimit = Annotated[
+    str, typer.Option(metavar="TIME", help="Longest time to search for the best plan of a point.")
+]
+
+
 def frontier(
     case: CaseFile,
-    against: Annotated[
-        Axis, typer.Option("--against", help="What cost is set against.", case_sensitive=False)
-    ] = Axis.finish,
-    points: Annotated[int, typer.Option(metavar="N", min=2, help="Plans that are made at most.")] = 24,
+    against: Against = Axis.finish,
+    points: Points = 24,
     overrides: Overrides = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Write frontier.csv, .json, .svg and .html into this directory.",
-        ),
-    ] = None,
-    risk: Annotated[
-        bool,
-        typer.Option(
-            "--risk/--no-risk", help="Whether plans are simulated and tightened to the wanted reliability."
-        ),
-    ] = True,
-    time_limit: Annotated[
-        str, typer.Option(metavar="TIME", help="Longest time to search for the best plan of a point.")
-    ] = "60s",
+    output: Output = None,
+    risk: Risk = True,
+    time_limit: TimeLimit = "60s",
     catalog: CatalogDirectory = None,
     as_json: AsJson = False,
 ) -> None:

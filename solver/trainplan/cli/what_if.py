@@ -20,50 +20,56 @@ NO_PLAN_AT_ALL = 3
 KEPT = "what-if.jsonl"
 
 
+Varied = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        metavar="KEY=VALUES",
+        help="Values of a key: deadline=20d..60d/5d or 'budget=400k USD,500k USD'. May be repeated.",
+    ),
+]
+Scenarios = Annotated[
+    Path | None, typer.Option("--scenarios", metavar="FILE", help="Named sets of overrides, a YAML file.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Write what-if.csv and what-if.json here, and keep finished points, from which an interrupted "
+        "sweep goes on.",
+    ),
+]
+Xlsx = Annotated[bool, typer.Option("--xlsx", help="Write what-if.xlsx into the directory as well.")]
+Workers = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Processes on this machine; 0 for one per core.")
+]
+Scheduler = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler, tcp://host:port.")
+]
+Risk = Annotated[
+    bool,
+    typer.Option(
+        "--risk/--no-risk", help="Whether plans are simulated and tightened to the wanted reliability."
+    ),
+]
+TimeLimit = Annotated[
+    str, typer.Option(metavar="TIME", help="Longest time to search for the best plan of a point.")
+]
+
+
 def what_if(
     case: CaseFile,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--vary",
-            metavar="KEY=VALUES",
-            help="Values of a key: deadline=20d..60d/5d or 'budget=400k USD,500k USD'. May be repeated.",
-        ),
-    ] = None,
-    scenarios: Annotated[
-        Path | None,
-        typer.Option("--scenarios", metavar="FILE", help="Named sets of overrides, a YAML file."),
-    ] = None,
+    vary: Varied = None,
+    scenarios: Scenarios = None,
     overrides: Overrides = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Write what-if.csv and what-if.json here, and keep finished points, from which an "
-            "interrupted sweep goes on.",
-        ),
-    ] = None,
-    xlsx: Annotated[
-        bool, typer.Option("--xlsx", help="Write what-if.xlsx into the directory as well.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Processes on this machine; 0 for one per core.")
-    ] = 0,
-    scheduler: Annotated[
-        str,
-        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler, tcp://host:port."),
-    ] = "",
-    risk: Annotated[
-        bool,
-        typer.Option(
-            "--risk/--no-risk", help="Whether plans are simulated and tightened to the wanted reliability."
-        ),
-    ] = True,
-    time_limit: Annotated[
-        str, typer.Option(metavar="TIME", help="Longest time to search for the best plan of a point.")
-    ] = "60s",
+    output: Output = None,
+    xlsx: Xlsx = False,
+    workers: Workers = 0,
+    scheduler: Scheduler = "",
+    risk: Risk = True,
+    time_limit: TimeLimit = "60s",
     catalog: CatalogDirectory = None,
     as_json: AsJson = False,
 ) -> None:

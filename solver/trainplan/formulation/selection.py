@@ -21,6 +21,9 @@ from trainplan.formulation.context import Context
 from trainplan.inputs import Inputs
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
+LEAST_GAIN = 1e-7
+"""Shares closer than this are one and the same; their difference would be no coefficient."""
+
 
 def add(ctx: Context) -> None:
     """Adds ``v_share``, ``v_used``, ``v_runs_on`` and completeness."""
@@ -39,7 +42,9 @@ def add(ctx: Context) -> None:
 
     def share_needs_use(m: object, o: int, w: int) -> object:
         with_setup, without = inputs.uses[o, w], most[o, w]
-        more = (without - with_setup) * ctx.m.v_runs_on[o, w] if without > with_setup else 0.0
+        if without - with_setup < LEAST_GAIN:
+            return ctx.m.v_share[o, w] <= without * ctx.m.v_used[o, w]
+        more = (without - with_setup) * ctx.m.v_runs_on[o, w]
         return ctx.m.v_share[o, w] <= with_setup * ctx.m.v_used[o, w] + more
 
     m.c_share_needs_use = Constraint(uses, rule=share_needs_use)
