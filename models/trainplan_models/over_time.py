@@ -204,7 +204,7 @@ def pool_use(plan: Plan) -> tuple[PoolUse, ...]:
     for pool, mode in keys:
         segments = [s for s in plan.segments if (s.pool, s.mode) == (pool, mode)]
         purchases = [b for b in plan.purchases if (b.pool, b.mode) == (pool, mode)]
-        spans = [(x.start_s, x.end_s) for x in (*segments, *purchases)]
+        spans = [(s.start_s, s.end_s) for s in segments] + [(b.start_s, b.end_s) for b in purchases]
         for start, end in periods(plan):
             if not any(a < end and b > start for a, b in spans):
                 continue
@@ -297,9 +297,9 @@ def gantt(plan: Plan, cells: int) -> tuple[Bar, ...]:
         everything = sum((b.nodes * b.count * _cover(b.start_s, b.end_s, edges) for b in here), 0.0 * there)
         runs = [s for s in plan.segments if (s.pool, s.mode) == (pool, mode)]
         use = sum(((s.nodes + s.spare_nodes) * _cover(s.start_s, s.end_s, edges) for s in runs), 0.0 * there)
-        used = np.minimum(there, use * there / np.maximum(everything, 1e-9))
+        at_work = np.minimum(there, use * there / np.maximum(everything, 1e-9))
         bars.append(
-            Bar(f"buy {mode} {pool}", True, start, end, tuple(map(float, there)), tuple(map(float, used)))
+            Bar(f"buy {mode} {pool}", True, start, end, tuple(map(float, there)), tuple(map(float, at_work)))
         )
     return tuple(bars)
 

@@ -46,9 +46,13 @@ class Stored:
 
     def byte_seconds(self, start_s: float, end_s: float) -> float:
         """Bytes times seconds within a span."""
-        cuts = sorted({max(start_s, self.start_s), min(max(start_s, self.full_s), end_s), min(end_s, self.end_s)})
+        cuts = sorted(
+            {max(start_s, self.start_s), min(max(start_s, self.full_s), end_s), min(end_s, self.end_s)}
+        )
         # Even growth: the mean over a part is the value in its middle.
-        return sum(self.bytes_at((a + b) / 2.0) * (b - a) for a, b in zip(cuts, cuts[1:], strict=False) if b > a)
+        return sum(
+            self.bytes_at((a + b) / 2.0) * (b - a) for a, b in zip(cuts, cuts[1:], strict=False) if b > a
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Demand:
 def stored(plan: Plan) -> tuple[Stored, ...]:
     """Everything the plan keeps, from when to when."""
     keep_s = plan.case.get("checkpoints", {}).get("keep_for_s")
-    found = []
+    found: list[Stored] = []
     for place in plan.placements:
         runs = [s for s in plan.segments if (s.task, s.pool) == (place.task, place.pool)]
         runs = runs or [s for s in plan.segments if s.task == place.task]

@@ -142,7 +142,11 @@ class Aggregate:
                 if not _is_limited(self.spec, options[o].resource):
                     by_nodes.setdefault(options[o].nodes, o)
             sizes = sorted(by_nodes)
-            wanted = {sizes[round(k * (len(sizes) - 1) / max(count - 1, 1))] for k in range(count)} if sizes else set()
+            wanted = (
+                {sizes[round(k * (len(sizes) - 1) / max(count - 1, 1))] for k in range(count)}
+                if sizes
+                else set()
+            )
             return {by_nodes[size] for size in wanted}
 
         return self._chosen(free)
@@ -201,8 +205,10 @@ def _add_calendar_totals(ctx: Context, spec: ProblemSpec) -> None:
 
     m.c_held_time = Constraint(
         [r for r, node_days in held.items() if node_days > 0.0 and r in uses],
-        rule=lambda m, r: node_time(uses[r], max(spec.resources[r].held_nodes))
-        <= inputs.time(held[r] / max(spec.resources[r].held_nodes)),
+        rule=lambda m, r: (
+            node_time(uses[r], max(spec.resources[r].held_nodes))
+            <= inputs.time(held[r] / max(spec.resources[r].held_nodes))
+        ),
     )
     if spec.max_nodes < inf:
         everything = [use for pairs in uses.values() for use in pairs]
@@ -247,4 +253,3 @@ def _is_limited(spec: ProblemSpec, resource: int) -> bool:
     """Whether only so many nodes are there, or none before they are bought."""
     known = spec.resources[resource]
     return known.committed or min(known.held_nodes) < inf or known.grant_hours < inf
-

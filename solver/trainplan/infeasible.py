@@ -146,11 +146,9 @@ def explain(
     elastic = Elastic(case, catalog, session, cache, time_limit_s)
     if elastic.feasible(elastic.items):
         conflicts = _conflicts(elastic)
-        ways = (
-            [way for key in conflicts[0] if (way := search.single(elastic, key)) is not None]
-            if conflicts
-            else []
-        )
+        # Sets that have nothing in common leave no single limit that could be to blame for all.
+        alone = conflicts[0] if len(conflicts) == 1 else []
+        ways = [way for key in alone if (way := search.single(elastic, key)) is not None]
         told = [tuple(elastic.items[key] for key in conflict) for conflict in conflicts]
         if blamed:
             told[:1] = [(*(told[0] if told else ()), *item)]

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil
 
 from trainplan.aggregate import Aggregate, is_large
-from trainplan.greedy import free_options, start_of
+from trainplan.greedy import Board, by_task, columns_of, filled
 from trainplan.highs import Session
 from trainplan.neighbourhoods import improve
 from trainplan.problem import ProblemSpec
@@ -30,11 +30,14 @@ WORTHWHILE_FRAC = 0.98
 """The calendar is cut off where less than this part of it is left."""
 FIRST_TRIES = ((2, 1.5), (4, 4.0), (8, float("inf")))
 """Options of a task, and how many times as long as the relaxation the first plan may take."""
-WIDE_END_FACTORS = (1.3, 1.7, 2.5, float("inf"))
+WIDE_END_FACTORS = (1.1, 1.2, 1.35, 1.6, 2.0, 4.0, float("inf"))
 """As in ``FIRST_TRIES``, for problems with too many tasks side by side to let them take turns in a window."""
+WIDE_WINDOWS = (20, 40, 80)
+"""Into how many windows the calendar is cut at least."""
+WIDE_KEPT = 6
+"""Options kept of a task there."""
 FREE_KEPT = 8
-"""Options kept of a task there, of those that nothing limits."""
-WIDE_WINDOWS = 11
+"""Options kept of a task there beside them, of those that nothing limits."""
 WIDE_GAP_FRAC = 0.15
 ROUND_SHARES = (0.2, 0.4, 1.0)
 """Of the time left, what each round may take."""
@@ -111,20 +114,26 @@ def _first(
 def _near(
     whole: Aggregate, session: Session, left_s: Callable[[], float], tell: Callable[[str], None]
 ) -> Found:
-    """Some plan over a fine calendar, made better part by part."""
+    """A plan put together greedily over a fine calendar, made better part by part."""
+    kept = tuple(sorted({*whole.few_options(WIDE_KEPT), *whole.free_options(FREE_KEPT)}))
+    ranked = by_task(whole.spec, kept)
+    boards: list[Board] = []
     for factor in WIDE_END_FACTORS:
         over = cut_off(whole.spec, whole.finish_days * factor)
-        over = refined(over, over.windows[-1][1] / WIDE_WINDOWS)
-        kept = tuple(sorted({*whole.options(), *whole.free_options(FREE_KEPT)}))
-        tell(f"looking for a first plan: {len(kept):,} options, {len(over.windows)} windows")
-        solver = Solver(over, session, max(left_s(), 1.0), kept, gap_frac=WIDE_GAP_FRAC)
-        start = start_of(solver, free_options(over, kept))
-        if start is not None:
-            tell("improving it")
-            answer = improve(solver, start, time.monotonic() + left_s())
-            if answer is not None and answer.x is not None:
-                return Found(solver.outcome_of(answer), solver, kept)
-    return Found(solver.solve(), solver, kept)
+        for count in WIDE_WINDOWS:
+            board = filled(refined(over, over.windows[-1][1] / count), ranked)
+            boards += [] if board is None else [board]
+    if not boards:
+        solver = Solver(whole.spec, session, max(left_s(), 1.0), kept, gap_frac=WIDE_GAP_FRAC)
+        return Found(solver.solve(), solver, kept)
+    board = min(boards, key=lambda b: b.total_usd)
+    used = tuple(sorted({*board.options, *whole.few_options(1)}))
+    solver = Solver(board.spec, session, max(left_s(), 1.0), used)
+    tell(f"improving a first plan: {len(used):,} options, {len(board.spec.windows)} windows")
+    answer = improve(solver, columns_of(board, solver), time.monotonic() + left_s())
+    if answer is None:
+        return Found(solver.solve(), solver, used)
+    return Found(solver.outcome_of(answer), solver, used)
 
 
 def cut_off(spec: ProblemSpec, end_days: float) -> ProblemSpec:
@@ -133,9 +142,7 @@ def cut_off(spec: ProblemSpec, end_days: float) -> ProblemSpec:
         return spec
     kept = [(start, min(end, end_days)) for start, end in spec.windows if start < end_days - 1e-6]
     resources = tuple(
-        replace(
-            r, held_nodes=r.held_nodes[: len(kept)], frozen=tuple(w for w in r.frozen if w < len(kept))
-        )
+        replace(r, held_nodes=r.held_nodes[: len(kept)], frozen=tuple(w for w in r.frozen if w < len(kept)))
         for r in spec.resources
     )
     return replace(spec, windows=tuple(kept), resources=resources)

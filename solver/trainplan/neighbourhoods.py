@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Sequence
-from itertools import combinations
+from collections.abc import Collection
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def components(spec: ProblemSpec) -> tuple[tuple[int, ...], ...]:
 
 
 def improve(solver: Solver, x: Array, until: float) -> Answer | None:
-    """The best answer reached by deciding parts of the problem again, two components at a time.
+    """The best answer reached by deciding parts of the problem again, a component or two at a time.
 
     Args:
         solver: of the whole problem.
@@ -46,31 +46,25 @@ def improve(solver: Solver, x: Array, until: float) -> Answer | None:
         until: monotonic time to stop at.
     """
     parts = components(solver.spec)
-    # Parts that follow each other in size or time compete for the same nodes as much as any two.
-    pairs = [(a, b) for step in (1, 2, 3) for a, b in _apart(parts, step)]
+    groups = [(part,) for part in parts] + list(pairwise(parts))
     best = _settled(solver, x, until)
     if best is None or best.x is None or best.objective is None:
         return None
     for _ in range(SWEEPS):
         before = best.objective
-        for pair in pairs:
+        for group in groups:
             left_s = until - time.monotonic()
             if left_s < LEAST_S or best.x is None or best.objective is None:
                 return best
-            free = {task for part in pair for task in part}
+            free = {task for part in group for task in part}
             found = _again(solver, best.x, free, min(left_s, max(left_s / 6.0, 10.0)))
             if found.x is not None and found.objective is not None and found.objective < best.objective:
                 best = found
-        if before is not None and best.objective is not None:
-            if before - best.objective <= LEAST_GAIN_FRAC * abs(before):
-                break
+        if before is None or best.objective is None:
+            continue
+        if before - best.objective <= LEAST_GAIN_FRAC * abs(before):
+            break
     return best
-
-
-def _apart(parts: Sequence[tuple[int, ...]], step: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    if len(parts) <= 2:
-        return list(combinations(parts, 2)) if step == 1 else []
-    return [(parts[k], parts[(k + step) % len(parts)]) for k in range(0, len(parts), 2 if step == 1 else 1)]
 
 
 def _settled(solver: Solver, x: Array, until: float) -> Answer | None:

@@ -147,9 +147,7 @@ def moves(build: Offered) -> dict[tuple[int, int, int], float]:
     return found
 
 
-def handovers(
-    build: Offered, predecessors: list[tuple[int, ...]]
-) -> dict[tuple[int, int, int, int], float]:
+def handovers(build: Offered, predecessors: list[tuple[int, ...]]) -> dict[tuple[int, int, int, int], float]:
     found = {}
     for number, before in enumerate(predecessors):
         for p in before:

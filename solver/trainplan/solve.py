@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from trainplan.decision import Decision as Decision
+from trainplan.decision import Outcome as Outcome
+from trainplan.decision import State as State
+from trainplan.decision import Use as Use
 from trainplan.formulation import build
 from trainplan.formulation.context import Context, Limit
 from trainplan.formulation.goals import goals
@@ -34,56 +38,6 @@ POLISH_OPTIONS = {"solve_relaxation": True, "primal_feasibility_tolerance": 1e-9
 """With integers fixed a plan is a linear program, which HiGHS solves exactly only if told that it is one."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
-State = Literal["optimal", "feasible", "infeasible", "no-answer"]
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """An option at work in a window."""
-
-    option: int
-    window: int
-    share_frac: float
-    """Share of the task at scale 1."""
-    begins: bool
-    """Whether it is set up here."""
-    start_days: float
-    end_days: float
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided, in days and USD."""
-
-    uses: tuple[Use, ...]
-    bought: dict[int, int]
-    """Product -> nodes."""
-    bought_from_days: dict[int, float]
-    """Resource -> day on which its purchase begins."""
-    tiers: dict[tuple[int, int], str]
-    """(task, region) -> tier of its dataset."""
-    scale_frac: float
-    """Stretch of the scalable tasks."""
-    finish_days: float
-    usd: float
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """``state``: why the solver stopped, proven or not; ``decision``: what it has."""
-
-    state: State
-    decision: Decision | None
-    bound: float
-    """Proven bound on the first goal: USD, days or stretch."""
-    gap_frac: float
-    columns: int
-    rows: int
-    nodes: int
-    seconds: float
-    version: str
-    scope: str = ""
-    """What the bound is a bound over, where not simply over all options."""
 
 
 class Solver:

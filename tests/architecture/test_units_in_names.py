@@ -63,6 +63,7 @@ GOAL = "in the unit of the goal: USD, days or stretch"
 CHARGES = "pairs of a cost category and USD"
 CHANCE = "a probability"
 
+BY_KIND = "the record says its unit beside it"
 EXCEPTIONS: dict[str, str] = {
     "Owned.network": WRITTEN_BY_USERS,
     "Grant.network": WRITTEN_BY_USERS,
@@ -75,6 +76,12 @@ EXCEPTIONS: dict[str, str] = {
     "Inputs.uses": SOLVER,
     "Outcome.bound": GOAL,
     "Option.daily": CHARGES,
+    "Negotiable.most": BY_KIND,
+    "Peak.peak": BY_KIND,
+    "Peak.average": BY_KIND,
+    "Peak.offered": BY_KIND,
+    "Demand.peak": BY_KIND,
+    "Demand.average": BY_KIND,
     "Option.once": CHARGES,
     "ProblemSpec.programme_daily": CHARGES,
     "ProblemSpec.programme_once": CHARGES,

@@ -39,7 +39,9 @@ def programme(products: int, days: int, *, commitments: bool, steps: int, accele
         )
         for k in range(products)
     )
-    free = ", ".join(f"{{from: day {days * k // (steps + 1)}, nodes: {4 + 4 * (k % 3)}}}" for k in range(steps))
+    free = ", ".join(
+        f"{{from: day {days * k // (steps + 1)}, nodes: {4 + 4 * (k % 3)}}}" for k in range(steps)
+    )
     billing = "[on-demand, spot, capacity-block, reserved-1y]" if commitments else "[on-demand, spot]"
     text = f"""
 name: programme

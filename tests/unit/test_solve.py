@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from trainplan.highs import Session
+from trainplan.highs import GRACE_S, Session
 from trainplan.highs_worker import Answer, Request
 from trainplan.problem import (
     Charges,
@@ -253,9 +253,9 @@ class Told(Session):
         self.told = list(told)
         self.asked: list[Request] = []
 
-    def solve(self, request: Request, time_limit_s: float) -> Answer:
+    def solve(self, request: Request, time_limit_s: float, grace_s: float = GRACE_S) -> Answer:
         self.asked.append(request)
-        return self.told.pop(0) if self.told else super().solve(request, time_limit_s)
+        return self.told.pop(0) if self.told else super().solve(request, time_limit_s, grace_s)
 
 
 def answer(status: str, like: Answer | None = None) -> Answer:

@@ -23,8 +23,8 @@ of the precedence count once, with the most nodes any of them has in the window,
 .. math::
     n_{crw} \ge n_{trw} \quad (t \in c),\qquad \sum_c n_{crw} \le H_{rw} + \sum_{k \in r} y_k
 
-which every plan of it satisfies the limits by, though it may miss a better one. Where nothing is shared and nothing is bought, an option
-that does not fit simply has no column.
+which every plan of it satisfies the limits by, though it may miss a better one. Where nothing is shared and
+nothing is bought, an option that does not fit simply has no column.
 """
 
 from __future__ import annotations

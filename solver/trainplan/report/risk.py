@@ -40,8 +40,14 @@ def risk(plan: Plan) -> Section | None:
     facts = (
         ("In time", wording.percent(found.in_time_frac, 1)),
         ("In budget", wording.percent(found.in_budget_frac, 1)),
-        ("Both", f"{wording.percent(found.chance_frac, 1)}, at least {wording.percent(found.chance_low_frac, 1)}"),
-        ("Effective time", f"{wording.percent(found.effective_time_frac, 1)} of the time in which nodes are held"),
+        (
+            "Both",
+            f"{wording.percent(found.chance_frac, 1)}, at least {wording.percent(found.chance_low_frac, 1)}",
+        ),
+        (
+            "Effective time",
+            f"{wording.percent(found.effective_time_frac, 1)} of the time in which nodes are held",
+        ),
     )
     causes = Table(
         title="What drives the spread",

@@ -235,7 +235,9 @@ def _alarms(plan: Plan) -> list[tuple[str, str]]:
         if not peak.pool and peak.what in (STORED, WRITES, READS):
             level = _amount(peak.peak * (1.0 + ALARM_FRAC), peak.unit)
             facts.append((f"Alarm for {peak.what}", f"above {level}"))
-    traffic_gb = sum(line.quantity for line in plan.cost_lines if (line.category, line.unit) == ("network", "GB"))
+    traffic_gb = sum(
+        line.quantity for line in plan.cost_lines if (line.category, line.unit) == ("network", "GB")
+    )
     if traffic_gb > 0.0:
         level = wording.size(traffic_gb * 1e9 * (1.0 + ALARM_FRAC))
         facts.append(("Alarm for paid traffic", f"above {level} in all"))
