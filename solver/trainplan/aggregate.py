@@ -68,6 +68,9 @@ class Aggregate:
         if self._goal_row is not None:
             self.model.row_upper[self._goal_row] = np.inf
         self.answer = self._ask(Request())
+        if self.answer.x is None:
+            # HiGHS has called feasible models infeasible in presolve.
+            self.answer = self._ask(Request(options={"presolve": "off"}))
 
     def _ask(self, request: Request) -> Answer:
         if self.session.model is not self.model:
@@ -83,6 +86,11 @@ class Aggregate:
         if self.spec.question == "fastest":
             return value * inputs.days_per_unit
         return -value if self.spec.question == "most-tokens" else value * inputs.usd_per_unit
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether no plan over any of the options satisfies the problem."""
+        return self.answer.status in ("infeasible", "infeasible-or-unbounded")
 
     @property
     def finish_days(self) -> float:

@@ -26,6 +26,9 @@ MOST_POINTS = 24
 """Plans that are made, points that are the same not counted twice."""
 NEAR_FRAC = 0.01
 """Deadlines this near to each other, in parts of the whole range, are not told apart."""
+ENOUGH_STRAIGHT = 2
+"""Between two points whose middle lies on a line with them, and its middle again, nothing is looked for; once
+is enough where all three do the same in other shares."""
 SAME_USD_FRAC = 2e-4
 """Costs this near to each other are the same: the gap of a plan."""
 FURTHER = 3.0
@@ -180,24 +183,24 @@ class _Search:
         found = {last_days: slow} | quick
         first = min(found)
         width = slow.finish_s / DAY_S - first
-        gaps = [(first, last_days)]
+        gaps = [(first, last_days, 0)]
         while gaps and self.made < most:
             gaps.sort(key=lambda gap: _worth(found[gap[0]], found[gap[1]]))
-            low, high = gaps.pop()
+            low, high, straight = gaps.pop()
             left, right = found[low], found[high]
             top = min(high, right.finish_s / DAY_S)
+            if straight >= ENOUGH_STRAIGHT or top - low <= NEAR_FRAC * max(width, 1e-9):
+                continue
             if abs(left.total_usd - right.total_usd) <= SAME_USD_FRAC * left.total_usd:
                 continue
-            if top - low <= NEAR_FRAC * max(width, 1e-9):
-                continue
             middle = _days((low + top) / 2.0)
-            if middle in found:
-                continue
-            point = self._by(middle)
+            point = None if middle in found else self._by(middle)
             if point is None:
                 continue
             found[middle] = point
-            gaps += [(low, middle), (middle, high)]
+            same = left.decision == point.decision == right.decision
+            straight += (2 if same else 1) if _on_line(left, point, right, _finish) else -straight
+            gaps += [(low, middle, straight), (middle, high, straight)]
         return list(found.values())
 
     def _by(self, days: float) -> FrontierPoint | None:
@@ -255,9 +258,16 @@ def _corners(points: list[FrontierPoint], value: Callable[[FrontierPoint], float
         if number in (0, len(points) - 1):
             found.append(True)
             continue
-        left, right = points[number - 1], points[number + 1]
-        share = (value(point) - value(left)) / (value(right) - value(left))
-        straight = left.total_usd + share * (right.total_usd - left.total_usd)
-        same = left.decision == point.decision == right.decision
-        found.append(not same or abs(point.total_usd - straight) > 5.0 * SAME_USD_FRAC * point.total_usd)
+        found.append(not _on_line(points[number - 1], point, points[number + 1], value))
     return found
+
+
+def _on_line(
+    left: FrontierPoint, point: FrontierPoint, right: FrontierPoint, value: Callable[[FrontierPoint], float]
+) -> bool:
+    """Whether a point lies on the line between two others: plans that mix two ways of doing it do."""
+    if not value(left) < value(point) < value(right):
+        return False
+    share = (value(point) - value(left)) / (value(right) - value(left))
+    straight = left.total_usd + share * (right.total_usd - left.total_usd)
+    return abs(point.total_usd - straight) <= 5.0 * SAME_USD_FRAC * point.total_usd

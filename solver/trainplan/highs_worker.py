@@ -180,7 +180,7 @@ class Server:
         objective = info.objective_function_value if has_solution else None
         bound = info.mip_dual_bound if is_mip else objective
         return Answer(
-            status=self.status_names.get(status, status.name),
+            status=self.status_names.get(status, str(status.name)),
             objective=objective,
             bound=bound if bound is not None and np.isfinite(bound) else None,
             nodes=max(int(info.mip_node_count), 0),

@@ -147,7 +147,7 @@ def explain(
     if elastic.feasible(elastic.items):
         conflicts = _conflicts(elastic)
         # Sets that have nothing in common leave no single limit that could be to blame for all.
-        alone = conflicts[0] if len(conflicts) == 1 else []
+        alone = [] if len(conflicts) > 1 else conflicts[0] if conflicts else list(elastic.items)
         ways = [way for key in alone if (way := search.single(elastic, key)) is not None]
         told = [tuple(elastic.items[key] for key in conflict) for conflict in conflicts]
         if blamed:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf, isnan
 
 from trainplan.aggregate import Aggregate, is_large
 from trainplan.greedy import Board, by_task, columns_of, filled
@@ -20,6 +20,7 @@ from trainplan.highs import Session
 from trainplan.neighbourhoods import improve
 from trainplan.problem import ProblemSpec
 from trainplan.solve import Outcome, Solver
+from trainplan_models.base import NoAnswerError
 
 __all__ = ["Found", "cut_off", "is_large", "solve_large"]
 
@@ -28,9 +29,9 @@ GAP_FRAC = 4e-3
 FIRST_GAP_FRAC = 0.02
 WORTHWHILE_FRAC = 0.98
 """The calendar is cut off where less than this part of it is left."""
-FIRST_TRIES = ((2, 1.5), (4, 4.0), (8, float("inf")))
+FIRST_TRIES = ((2, 1.5), (4, 4.0), (8, inf))
 """Options of a task, and how many times as long as the relaxation the first plan may take."""
-WIDE_END_FACTORS = (1.1, 1.2, 1.35, 1.6, 2.0, 4.0, float("inf"))
+WIDE_END_FACTORS = (1.1, 1.2, 1.35, 1.6, 2.0, 4.0, inf)
 """As in ``FIRST_TRIES``, for problems with too many tasks side by side to let them take turns in a window."""
 WIDE_WINDOWS = (20, 40, 80)
 """Into how many windows the calendar is cut at least."""
@@ -74,6 +75,11 @@ def solve_large(
         return time_limit_s - (time.monotonic() - started)
 
     whole = bound = Aggregate(spec, session, options, time_limit_s)
+    if whole.infeasible:
+        # What no options satisfy, one option a task does not satisfy either.
+        single = tuple({spec.options[o].task: o for o in options}.values())
+        solver = Solver(spec, session, time_limit_s, single)
+        return Found(solver.solve(), solver, single)
     if spec.wide:
         near = _near(whole, session, left_s, tell)
         return replace(near, outcome=_proven(spec, near, whole.bound, started))
@@ -100,14 +106,17 @@ def _first(
     whole: Aggregate, session: Session, left_s: Callable[[], float], tell: Callable[[str], None]
 ) -> Found:
     """Some good plan; over the whole calendar when there is none on a shorter one."""
+    found: Found | None = None
     for count, factor in FIRST_TRIES:
+        if found is not None and found.outcome.decision is not None:
+            break
         kept = whole.few_options(count)
         over = cut_off(whole.spec, whole.finish_days * factor)
         tell(f"looking for a first plan: {len(kept):,} options, {len(over.windows)} windows")
         solver = Solver(over, session, max(left_s() / 3.0, 1.0), kept, gap_frac=FIRST_GAP_FRAC)
         found = Found(solver.solve(), solver, kept)
-        if found.outcome.decision is not None:
-            break
+    if found is None:
+        raise NoAnswerError("there is no way to look for a first plan")
     return found
 
 
@@ -130,7 +139,7 @@ def _near(
     used = tuple(sorted({*board.options, *whole.few_options(1)}))
     solver = Solver(board.spec, session, max(left_s(), 1.0), used)
     tell(f"improving a first plan: {len(used):,} options, {len(board.spec.windows)} windows")
-    answer = improve(solver, columns_of(board, solver), time.monotonic() + left_s())
+    answer = improve(solver, columns_of(board, solver), time.monotonic() + left_s() / 2.0)
     if answer is None:
         return Found(solver.solve(), solver, used)
     return Found(solver.outcome_of(answer), solver, used)
@@ -156,7 +165,7 @@ def _goal(spec: ProblemSpec, outcome: Outcome) -> float:
     """What is made small."""
     decision = outcome.decision
     if decision is None:
-        return float("inf")
+        return inf
     if spec.question == "fastest":
         return decision.finish_days
     return -decision.scale_frac if spec.question == "most-tokens" else decision.usd
@@ -174,11 +183,19 @@ def _proven(spec: ProblemSpec, found: Found, bound: float, started: float) -> Ou
     """The outcome with what is proven of it, and over what."""
     outcome, value = found.outcome, abs(_goal(spec, found.outcome))
     if outcome.decision is None:
-        return outcome
+        # That some of the options give no plan says nothing of the others.
+        return replace(outcome, state="no-answer")
     scope = f"{len(found.options):,} screened options of {len(spec.options):,}"
-    if value > 0.0 and abs(bound) < float("inf"):
+    over_all = inf
+    if value > 0.0 and abs(bound) < inf:
         over_all = bound / value - 1.0 if spec.question == "most-tokens" else 1.0 - bound / value
-        scope += f"; over all options the relaxation proves {max(over_all, 0.0):.1%}"
+        over_all = max(over_all, 0.0)
+    if isnan(outcome.bound):
+        # A plan that was improved part by part has no bound but that of the relaxation.
+        scope = f"all {len(spec.options):,} options, by the relaxation without a calendar"
+        outcome = replace(outcome, bound=bound, gap_frac=over_all)
+    elif over_all < inf:
+        scope += f"; over all options the relaxation proves {over_all:.1%}"
     return replace(outcome, seconds=time.monotonic() - started, scope=scope)
 
 

@@ -14,6 +14,7 @@ from trainplan.changes import changed, current
 from trainplan.infeasible import Planner, Search, WayOut, way_words
 from trainplan.negotiable import Negotiable, negotiables
 from trainplan.options import LOST_WORK, TOO_LITTLE_GOODPUT
+from trainplan.screening import NO_ROOM
 from trainplan_models.base import InputError
 from trainplan_models.plan import Plan
 from trainplan_models.units import format_quantity
@@ -31,6 +32,7 @@ TASK_CHANGES = (
     ("tasks.{task}.lora", "{rank: 16}"),
     ("tasks.{task}.lora", "{rank: 16, quantized_base: true}"),
     ("resources.node_counts", "[]"),
+    ("checkpoints.keep_last", "1"),
 )
 """Changes that are tried, the mildest first; those that are there already are not."""
 LISTS = ("accelerators", "clouds", "regions", "billing")
@@ -111,7 +113,7 @@ def _why(assembly: Assembly, task: str) -> Iterator[str]:
     yield f"No configuration can run task {task!r}."
     rules = Counter(assembly.removed.get(task, Counter()))
     rules.pop(SLOWER, None)  # it left the faster one
-    decisive = [rule for rule in (LOST_WORK, TOO_LITTLE_GOODPUT) if rules[rule]]
+    decisive = [rule for rule in rules if rule in (LOST_WORK, TOO_LITTLE_GOODPUT) or rule.startswith(NO_ROOM)]
     ordered = sorted(rules.items(), key=lambda item: (item[0] not in decisive, -item[1], item[0]))
     for rule, count in ordered[:MOST_RULES]:
         yield f"  {count:,} removed: {rule}"

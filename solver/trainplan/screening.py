@@ -17,8 +17,11 @@ from trainplan_models.catalog.records import Accelerator
 from trainplan_models.efficiency import precision_on
 from trainplan_models.frameworks import framework_on
 from trainplan_models.plan import Layout
+from trainplan_models.units import format_quantity
 from trainplan_models.workload import TrainSetup
 
+NO_ROOM = "checkpoints, one of them in flight,"
+"""Begins the rule on the storage of an owned cluster."""
 THREADS = 2
 Machine = tuple[str, int, float, int]
 
@@ -57,13 +60,19 @@ class Screening:
                 self.nearest[work.task.name] = (alike[0], near)
 
     def candidates(self, work: Work, site: Site, removed: Counter[str]) -> tuple[Candidate, ...]:
-        """Candidates of a task at a site; none where its framework does not run on the chip."""
+        """Candidates of a task at a site; none where the site lacks what it needs."""
         most = ceiling(self.case, site)
         if framework_on(work.task.framework, site.accelerator.vendor) is None:
             removed[f"{work.task.framework} does not run on {site.accelerator.vendor} chips"] += 1
             return ()
         if work.setup is not None and setup_on(work, site.accelerator) is None:
             removed[f"{site.accelerator.name} has no {work.task.precision}"] += 1
+            return ()
+        kept_bytes = (self.case.checkpoints.keep_last + 1) * work.checkpoint_bytes
+        free_bytes = site.owned.storage_free_bytes if site.owned else None
+        if free_bytes is not None and kept_bytes > free_bytes:
+            need, free = (format_quantity(size, "bytes") for size in (kept_bytes, free_bytes))
+            removed[f"{NO_ROOM} need {need} of the {free} free on {site.name}"] += 1
             return ()
         if work.setup is None:
             counts = node_counts(most, self.case.resources.node_counts)

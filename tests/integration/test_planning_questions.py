@@ -270,6 +270,21 @@ def test_zero3_needs_more_than_100_gbit_a_machine(tmp_path: Path) -> None:
     assert speed[400] > 0.8 * speed[800]
 
 
+def test_a_disk_that_is_too_small_for_the_checkpoints_is_found_before_the_first_save() -> None:
+    # Room for those kept and the one being written: mlfoundations/open_lm#154, 2023. A 7B model with
+    # Adam is saved in 14 bytes a parameter, here four times.
+    case = text("llama-2-7b", "1B", 4096, 256, "H100-SXM", 1)
+    need_gb = 4 * 14 * 6.738e9 / 1e9
+    full, enough = (
+        case.replace("node_price", f"storage_free: {need_gb * share:.0f} GB, node_price")
+        for share in (0.98, 1.02)
+    )
+    assert decided(enough).segments
+    with pytest.raises(InfeasibleError, match="free on dc"):
+        decided(full)
+    assert decided(full, "checkpoints.keep_last=2").segments
+
+
 def test_a_block_of_fifteen_days_is_sold_as_twenty_one() -> None:
     # Days up to 14, then weeks: AWS EC2 User Guide, Capacity Blocks for ML, 2025.
     case = text("llama-2-70b", "49B", 4096, 512, "H100-SXM", 4).split("resources:")[0] + (

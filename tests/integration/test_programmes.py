@@ -7,6 +7,7 @@ import pytest
 from trainplan import large
 from trainplan.assembly import assemble
 from trainplan.highs import Session
+from trainplan.plan_making import Maker
 from trainplan.planning import plan
 from trainplan.solve import Solver
 from trainplan.thin import thinned
@@ -92,17 +93,41 @@ def test_a_calendar_cut_off_keeps_what_is_before_it() -> None:
     assert large.cut_off(spec, 59.5) is spec
 
 
-def test_many_tasks_side_by_side_are_planned_within_the_ceiling() -> None:
+def many(count: int = 9) -> Case:
     tasks = "\n".join(
         f"  - {{name: t{k}, kind: sft, model: llama-3.2-1b, tokens: 1B tokens, sequence_length: 8192}}"
-        for k in range(9)
+        for k in range(count)
     )
-    case = case_from_text(
+    return case_from_text(
         f"name: many\ndeadline: 20 days\ntasks:\n{tasks}\nresources:\n  accelerators: [H100-SXM]\n"
         "  clouds: [aws]\n  regions: [us-east-1]\n  billing: [on-demand]\n  max_nodes: 12\n"
-        "  node_counts: [1 node, 2 nodes]\n"
+        "  node_counts: [1 node, 2 nodes]\npeople: {engineers: 1}\n"
     )
-    found = planned(case)
+
+
+def test_many_tasks_side_by_side_are_planned_within_the_ceiling() -> None:
+    found = planned(many())
     for moment in {s.start_s for s in found.segments}:
         at_work = [s for s in found.segments if s.start_s <= moment < s.end_s]
         assert sum(s.nodes + s.spare_nodes for s in at_work) <= 12
+
+
+def test_a_wide_problem_is_put_together_and_bounded() -> None:
+    assembly = assemble(many(), builtin())
+    options, forgiven_usd = thinned(assembly.spec)
+    assert assembly.spec.wide
+    with Session() as session:
+        found = large.solve_large(assembly.spec, session, options, 20.0)
+        made = Maker(assembly, found.solver, forgiven_usd).plan(found.outcome)
+    assert found.outcome.decision is not None
+    assert 0.0 < found.outcome.bound <= found.outcome.decision.usd
+    assert made.solver.gap_frac < 0.5
+
+
+def test_only_what_no_option_can_do_is_called_infeasible() -> None:
+    assembly = assemble(programme(deadline="1 day", tokens="600B tokens"), builtin())
+    options, _ = thinned(assembly.spec)
+    with Session() as session:
+        hopeless = large.solve_large(assembly.spec, session, options, 20.0)
+    assert hopeless.outcome.decision is None
+    assert hopeless.outcome.state == "infeasible"

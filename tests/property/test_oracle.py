@@ -35,7 +35,7 @@ def standard(count: int) -> settings:
         derandomize=not CASES,
         database=None,
         deadline=None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
 
 

@@ -51,7 +51,7 @@ def limit_named(plan: Plan, name: str) -> LimitUse | None:
 
 def cost_words(plan: Plan, bill: Bill) -> str:
     """The total, and how far it is from the budget."""
-    total = f"{wording.usd(bill.total_usd)} USD expected"
+    total = f"{wording.usd(bill.total_usd)} USD as planned"
     budget = limit_named(plan, "budget")
     if budget is None:
         return f"{total} (no budget given)"
