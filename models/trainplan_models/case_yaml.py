@@ -190,8 +190,11 @@ class _Builder:
         if kind in ("str", "timestamp") or (kind != "null" and TEXT_KEYS & set(path[-2:])):
             return text
         try:
-            return self._constructor.construct_object(node)
-        except ValueError:
+            value = self._constructor.construct_object(node)
+            if isinstance(value, int):
+                float(value)
+            return value
+        except (ValueError, OverflowError):
             self._note(
                 node, path, f"{shown(text)} is not a number that can be used", "Write a smaller number."
             )

@@ -86,8 +86,11 @@ def cost_usd(plan: Plan, case: Case, usage: Usage) -> FloatArray:
             driver = ""
         factor = growth.get((driver, "" if driver == "programme" else line.task))
         total = total + (line.usd if factor is None else line.usd * factor)
-    late_days = np.maximum(usage.finish_s - (case.deadline_s or 0.0), 0.0) / DAY_S
-    return np.asarray(total + late_days * (case.overheads.delay_usd_per_day or 0.0))
+    delay_usd_per_day = case.overheads.delay_usd_per_day or 0.0
+    if delay_usd_per_day > 0.0:
+        late_days = np.maximum(usage.finish_s - (case.deadline_s or 0.0), 0.0) / DAY_S
+        total = total + late_days * delay_usd_per_day
+    return np.asarray(total)
 
 
 def _growth(plan: Plan, usage: Usage) -> dict[tuple[str, str], FloatArray]:

@@ -84,7 +84,10 @@ def read_when(value: object) -> float | str:
     if is_date(value):
         return read_date(value)
     if isinstance(value, str) and (match := _DAY_N.fullmatch(value.strip())):
-        return float(Decimal(match[2]) * TIME_S[match[1].lower()])
+        seconds = float(Decimal(match[2]) * TIME_S[match[1].lower()])
+        if not math.isfinite(seconds):
+            raise UnitError(f"{shown(value)} is not a finite time", "Write a smaller number.")
+        return seconds
     if not isinstance(value, bool) and _DATE_LIKE.match(str(value).strip()):
         raise UnitError(
             f"{shown(value)} is not a date in ISO form", "Write it year-month-day, like 2026-09-30."

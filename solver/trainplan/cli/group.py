@@ -104,7 +104,7 @@ def _as_record(error: Exception) -> dict[str, Any]:
         return {"problems": [asdict(problem) for problem in error.problems]}
     record: dict[str, Any] = {"problems": [asdict(Problem(message=_as_text(error)))]}
     if isinstance(error, InfeasibleError):
-        record |= {"explanation": error.explanation, "details": error.details}
+        record |= {"explanation": error.explanation, **error.details}
     return record
 
 
