@@ -10,7 +10,7 @@ from trainplan.report import timeline
 from trainplan_models import over_time
 from trainplan_models.catalog import builtin
 from trainplan_models.peaks import READS, STORED, WRITES, Stored, demand_by_week, peaks
-from trainplan_models.plan import Peak, Plan, Purchase
+from trainplan_models.plan import Peak, Plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SHIPPED = sorted(GOLDEN.glob("export/case-*.plan.json"))
@@ -84,7 +84,7 @@ def test_owned_nodes_come_in_steps() -> None:
 
 def test_bars_show_what_is_bought_and_not_used(blocks: Plan) -> None:
     block = blocks.purchases[0]
-    longer = Purchase(**(block.model_dump() | {"end_s": block.end_s + 14 * DAY_S}))
+    longer = block.model_copy(update={"end_s": block.end_s + 14 * DAY_S})
     bars = over_time.gantt(blocks.model_copy(update={"purchases": (longer,)}), 28)
     bought = next(bar for bar in bars if bar.purchase)
     text = timeline.bar_text(bought)
