@@ -161,9 +161,11 @@ def _with_risk(make: Maker, chosen: _Try, tries: list[_Try]) -> Plan:
             for m, c, usd, s in sorted(points)
         ),
     )
-    return chosen.plan.model_copy(
-        update={"risk": risk, "warnings": (*chosen.plan.warnings, *_warnings(risk))}
-    )
+    told: dict[str, object] = {"risk": risk, "warnings": (*chosen.plan.warnings, *_warnings(risk))}
+    if chosen.margin_frac > 0.0:
+        scope = f"{chosen.plan.solver.scope}, with {chosen.margin_frac:.1%} of the limits left free"
+        told["solver"] = chosen.plan.solver.model_copy(update={"scope": scope})
+    return chosen.plan.model_copy(update=told)
 
 
 def _warnings(risk: Risk) -> tuple[str, ...]:
