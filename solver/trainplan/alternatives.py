@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -31,6 +33,10 @@ IN_EVERY_PLAN: tuple[Kind, ...] = ("accelerator", "billing")
 MOST_SLACK = 1e5
 PRESOLVED_S = 4.0
 """After this long without any answer a problem is solved without presolve."""
+LANES = 2
+"""Solver processes at a time."""
+LEAST_GROUPS = 4
+"""Groups for which another process is worth its start."""
 MOST_GROUPS = 13
 """Groups that share a model: enough to build few of them, few enough for each to be solved fast."""
 TOGETHER = "meets each limit alone, but not all of them together"
@@ -154,6 +160,10 @@ class Warm:
         return self._used[~np.isin(self._owner, np.fromiter(allowed, int, len(allowed)))]
 
 
+Row = tuple[Kind, str, list[int]]
+"""What is varied, its name, and the options (by number) of that name."""
+
+
 class Rivals:
     """The best plans that do something else."""
 
@@ -172,7 +182,7 @@ class Rivals:
 
     def of(self, kinds: Sequence[Kind]) -> list[Alternative]:
         """The best plan of every accelerator, pool, billing mode or node count that the plan does not use alone."""
-        rows: list[tuple[Kind, str, list[int]]] = []
+        rows: list[Row] = []
         found: list[Alternative] = []
         for kind in kinds:
             chosen = self._chosen(kind)
@@ -185,13 +195,12 @@ class Rivals:
                     found.append(Alternative(kind=kind, name=name, reason=reason))
                 else:
                     rows.append((kind, name, allowed))
-        for first in range(0, len(rows), MOST_GROUPS):
-            found += self._solved(rows[first : first + MOST_GROUPS])
+        for first in range(0, len(rows), LANES * MOST_GROUPS):
+            found += self._solved(rows[first : first + LANES * MOST_GROUPS])
         return sorted(found, key=lambda a: (kinds.index(a.kind), a.usd is None, a.usd or 0.0, a.name))
 
-    def _solved(self, rows: list[tuple[Kind, str, list[int]]]) -> list[Alternative]:
-        warm = Warm(self.assembly.spec, self.session, self.time_limit_s, [allowed for _, _, allowed in rows])
-        glances = [(row, warm.glance(row[2])) for row in rows]
+    def _solved(self, rows: list[Row]) -> list[Alternative]:
+        glances = self._glances(rows)
         impossible = [row[2] for row, glance in glances if glance is None]
         later = _Later(self.assembly, self.session, self.time_limit_s, impossible)
         found = []
@@ -212,6 +221,23 @@ class Rivals:
                     reason = later.why(allowed) if self.thorough else TOGETHER
                 found.append(Alternative(kind=kind, name=name, reason=reason))
         return found
+
+    def _glances(self, rows: list[Row]) -> list[tuple[Row, Glance | None | str]]:
+        """Answers of all groups, in two solver processes at a time; models are built one after the other."""
+        size = -(-len(rows) // LANES) if len(rows) >= LANES * LEAST_GROUPS else len(rows)
+        lanes = [rows[first : first + size] for first in range(0, len(rows), max(size, 1))]
+        with ExitStack() as stack:
+            sessions = [self.session, *(stack.enter_context(Session()) for _ in lanes[1:])]
+            warm = [
+                Warm(self.assembly.spec, session, self.time_limit_s, [allowed for _, _, allowed in lane])
+                for session, lane in zip(sessions, lanes, strict=False)
+            ]
+
+            def answers(number: int) -> list[tuple[Row, Glance | None | str]]:
+                return [(row, warm[number].glance(row[2])) for row in lanes[number]]
+
+            with ThreadPoolExecutor(LANES) as pool:
+                return [answer for lane in pool.map(answers, range(len(lanes))) for answer in lane]
 
     def _too_much(self, allowed: Collection[int]) -> str:
         """The deadline or budget that these options exceed whatever is done; empty where that is not clear.

@@ -66,6 +66,7 @@ class Solver:
             self.model.row_upper[self._first_goal_row] = np.inf
         session.load(self.model)
         self._cost = self._vectors()
+        self._free_bounds: dict[tuple[tuple[str, float], ...], float] = {}
 
     def _vectors(self) -> tuple[Array, Array, float]:
         """Objective vectors of the two goals; the second read off the model's own expressions."""
@@ -105,7 +106,7 @@ class Solver:
         """
         started = time.monotonic()
         changes = self.changes(closed, limits)
-        first = self.answer(changes)
+        first = self._first(changes, limits, whole=closed is None)
         if first.x is None:
             state: State = "infeasible" if first.status == "infeasible" else "no-answer"
             return self._outcome(state, None, first, started)
@@ -153,17 +154,43 @@ class Solver:
         Raises:
             NoAnswerError: HiGHS failed or ignored a part of the model.
         """
+        known = self._free_bounds.get(_key(limits))
+        if known is not None:
+            return known
+        changed = dict(limits or {})
+        if self.spec.budget_usd < inf:
+            dearest = max(self.spec.move_usd.values(), default=0.0)
+            changed["budget"] = changed.get("budget", self.spec.budget_usd) + dearest * len(self.spec.tasks)
+        answer = self.answer(replace(self.changes(None, changed), **self._free_moves()))
+        return -inf if answer.bound is None else answer.bound * self.inputs.usd_per_unit
+
+    def _free_moves(self) -> dict[str, Any]:
+        """The objective without the price of moves."""
         cost = self.model.cost.copy()
         for move in self.ctx.m.v_move:
             column = self.compiled.columns.get("v_move[{},{},{}]".format(*move))
             if column is not None:
                 cost[column] = 0.0
-        changes = Request()
-        if self.spec.budget_usd < inf:
-            dearest = max(self.spec.move_usd.values(), default=0.0)
-            changes = self.changes(None, {"budget": self.spec.budget_usd + dearest * len(self.spec.tasks)})
-        answer = self.answer(replace(changes, cost=cost, offset=self.model.offset))
-        return -inf if answer.bound is None else answer.bound * self.inputs.usd_per_unit
+        return {"cost": cost, "offset": self.model.offset}
+
+    def _first(self, changes: Request, limits: dict[str, float] | None, *, whole: bool) -> Answer:
+        """The best answer by the first goal.
+
+        A lone task is first solved as if moves cost nothing: where its best plan moves nowhere it is the
+        best one at any price of moves, and its bound is that of ``bound_with_free_moves``.
+        """
+        lone = whole and len(self.spec.tasks) == 1 and bool(self.spec.move_usd)
+        if lone and self.spec.question == "cheapest" and self.spec.budget_usd == inf:
+            free = self.answer(replace(changes, **self._free_moves()))
+            if free.bound is not None:
+                self._free_bounds[_key(limits)] = free.bound * self.inputs.usd_per_unit
+            if free.x is not None and not self._moves(free.x):
+                return free
+        return self.answer(changes)
+
+    def _moves(self, x: Array) -> bool:
+        names = ("v_move[{},{},{}]".format(*move) for move in self.ctx.m.v_move)
+        return any(self.compiled.value(x, name) > LEAST_USE for name in names)
 
     def _limit(self, name: str) -> Limit:
         found = {limit.name: limit for limit in self.ctx.limits}
@@ -367,3 +394,7 @@ def _merged(changes: Request, columns: Array, values: Array) -> tuple[Array, Arr
         np.array([bounds[c][0] for c in order]),
         np.array([bounds[c][1] for c in order]),
     )
+
+
+def _key(limits: dict[str, float] | None) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted((limits or {}).items()))
