@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+import trainplan
+import trainplan_models
 from trainplan_models import catalog
 from trainplan_models.base import InputError
 from trainplan_models.catalog import reading
@@ -20,8 +22,6 @@ from trainplan_models.catalog.checks import findings
 from trainplan_models.catalog.dates import last_day
 from trainplan_models.catalog.records import Offer, Row, TransferPrice
 from trainplan_models.catalog.tables import TABLES
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 KNOWN = catalog.builtin()
 ATTRIBUTES = {"dropped_offers": "dropped", "storage_tiers": "tiers", "failure_profiles": "failures"}
@@ -64,8 +64,8 @@ def test_numbers_that_cannot_be_are_refused() -> None:
 
 def test_every_default_the_code_asks_for_is_there() -> None:
     asked = set()
-    for root in ("models", "solver"):
-        for path in (CHECKOUT / root).rglob("*.py"):
+    for package in (trainplan, trainplan_models):
+        for path in Path(package.__path__[0]).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             asked |= set(re.findall(r"\.default\(\s*\"([a-z_.0-9]+)\"", text))
     assert asked and asked - set(KNOWN.defaults) == set()
