@@ -19,11 +19,12 @@ SKY_NAMES = {"H100-SXM": "H100", "H200-SXM": "H200", "A100-SXM-80GB": "A100-80GB
 
 
 def rows_for(units: list[Unit]) -> list[dict[str, Any]]:
-    """A row of SkyPilot's catalogue for every machine the units want."""
+    """A row of SkyPilot's catalogue for every machine the units want, and one for every cluster."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for unit in units:
         s = unit.segment
         if s.cloud == s.region:
+            found["slurm", s.region, ""] = {"cloud": "slurm", "region": s.region}
             continue
         row: dict[str, Any] = {"cloud": s.cloud, "region": s.region, "zone": f"{s.region}-a", "price": 50.0}
         row |= {"spot_price": 20.0, "vcpus": 192, "memory": 1800, "instance_type": s.instance_type}
@@ -53,7 +54,7 @@ def rows_for(units: list[Unit]) -> list[dict[str, Any]]:
 def parsed(exported: dict[str, list[Unit]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     units = exported["skypilot"]
     files = sorted(
-        {str(path) for unit in units for path in unit.folder.glob("*.yaml") if path.name[0] in "0p"}
+        {str(path) for unit in units for path in unit.folder.glob("*.yaml") if path.name[0] in "0123456789p"}
     )
     rows = json.dumps(rows_for(units))
     result: dict[str, Any] = probe(

@@ -15,6 +15,8 @@ from trainplan.solve import Decision, Use
 Pair = tuple[int, int]
 """(option, window)."""
 EPSILON = 1e-9
+LEAST_SHARE = 1e-3
+"""A window in which an option could do less of its task than this after its setup is not used by it."""
 
 
 def stretches(spec: ProblemSpec, task: int) -> bool:
@@ -30,7 +32,8 @@ def usable(spec: ProblemSpec) -> list[Pair]:
         for window, (start, end) in enumerate(spec.windows):
             fits = resource.committed or option.nodes <= resource.held_nodes[window]
             fits = fits and window not in resource.frozen
-            if start >= task.release_days and end - start > option.setup_days and fits:
+            fits = fits and start >= task.release_days and end - start > option.setup_days
+            if fits and reach(spec, (number, window), runs_on=False) >= LEAST_SHARE:
                 found.append((number, window))
     return found
 

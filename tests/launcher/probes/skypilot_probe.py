@@ -3,7 +3,8 @@
 Usage: python skypilot_probe.py HOME CATALOG FILE...
 
 ``HOME`` is an empty directory of its own; ``CATALOG`` a JSON list of rows (cloud, region, zone, instance type,
-accelerator, count) that is laid where SkyPilot keeps a catalogue edited by hand, so that nothing is fetched.
+accelerator, count) that is laid where SkyPilot keeps a catalogue edited by hand, so that nothing is fetched. A row
+whose cloud is ``slurm`` only names a cluster, as its region.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ COLUMNS = {
     "AvailabilityZone": "zone", "Price": "price", "SpotPrice": "spot_price", "vCPUs": "vcpus", "MemoryGiB": "memory",
     "GpuInfo": "gpu_info",
 }  # fmt: skip
-SLURM_CLUSTERS = "".join(
-    f"Host {name}\n  HostName 127.0.0.1\n  User nobody\n" for name in ("dc1", "campus", "onprem")
-)
-"""Clusters SkyPilot may send jobs to, in the form of an SSH configuration."""
+CLUSTER = "Host {region}\n  HostName 127.0.0.1\n  User nobody\n"
+"""A cluster SkyPilot may send jobs to, in the form of an SSH configuration."""
 
 
 def lay_catalog(home: Path, rows: list[dict[str, Any]]) -> None:
-    """Write the rows as SkyPilot's catalogue files under ``home``."""
+    """Write the rows as SkyPilot's catalogue files, and its list of clusters, under ``home``."""
+    clusters = {row["region"] for row in rows if row["cloud"] == "slurm"}
+    rows = [row for row in rows if row["cloud"] != "slurm"]
     for cloud in {row["cloud"] for row in rows}:
         folder = home / ".sky" / "catalogs" / "v8" / cloud
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,9 @@ def lay_catalog(home: Path, rows: list[dict[str, Any]]) -> None:
     names += ["A100", "H100"]
     lines = ["AcceleratorName,Clouds", *(f"{name},AWS" for name in names)]
     (home / ".slurm").mkdir(exist_ok=True)
-    (home / ".slurm" / "config").write_text(SLURM_CLUSTERS, encoding="utf-8")
+    (home / ".slurm" / "config").write_text(
+        "".join(CLUSTER.format(region=name) for name in sorted(clusters)), encoding="utf-8"
+    )
     (common / "accelerators.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
