@@ -4,39 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.unit.training_setups import grid, machine, setup
 
 from trainplan_models import catalog
-from trainplan_models.catalog.records import Accelerator, NodeType
-from trainplan_models.layout import LayoutGrid, grid_of
 from trainplan_models.memory import memory_by_stage, peak_memory
 from trainplan_models.plan import Layout
 from trainplan_models.workload import Adapter, TrainSetup, shape_of, total_params
-
-
-def machine(name: str = "H100-SXM", per_node: int = 8) -> tuple[Accelerator, NodeType]:
-    accelerator = catalog.builtin().accelerator(name)
-    node = NodeType(
-        source="test",
-        as_of="2026-01",
-        cloud="test",
-        instance_type="test",
-        accelerator=accelerator.name,
-        accelerators=per_node,
-        nic_bytes_per_s=accelerator.nic_bytes_per_s or 0.0,
-        scaleup_devices=accelerator.scaleup_devices,
-    )
-    return accelerator, node
-
-
-def setup(
-    model: str = "llama-3-8b", sequence: int = 8192, batch: int = 512, framework: str = "megatron"
-) -> TrainSetup:
-    return TrainSetup(shape_of(catalog.builtin().model(model)), sequence, batch, framework=framework)
-
-
-def grid(*layouts: Layout) -> LayoutGrid:
-    return grid_of(layouts, 8)
-
 
 PARTS = (
     "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "logits_bytes", "buffers_bytes",
