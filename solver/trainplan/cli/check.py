@@ -74,16 +74,12 @@ def check(
 def _print(asked: Case, sizes: Sizes, *, ok: bool, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from trainplan.cli.output import print_json, print_text
-    from trainplan.report import text_of
+    from trainplan.cli.output import print_document, print_json
 
     if as_json:
         print_json({"status": "ok" if ok else "infeasible", "case": asked.name, **asdict(sizes)})
         return
-    document = document_of(asked, sizes)
-    print_text(
-        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
-    )
+    print_document(document_of(asked, sizes))
 
 
 def sizes_of(assembly: Assembly) -> Sizes:

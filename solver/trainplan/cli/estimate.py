@@ -247,8 +247,7 @@ def _print(
     as_json: bool,
 ) -> None:
     from trainplan.cli.estimate_records import as_record, calibration_record, change_record
-    from trainplan.cli.output import print_json, print_text
-    from trainplan.report import text_of
+    from trainplan.cli.output import print_document, print_json
 
     records = [as_record(question, item) for item in found]
     if as_json:
@@ -265,9 +264,7 @@ def _print(
         )
         return
     document = _document(question, found, records, removed, change)
-    print_text(
-        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
-    )
+    print_document(document)
     if not found:
         sys.stderr.write("nothing fits\n")
 

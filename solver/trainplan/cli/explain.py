@@ -28,7 +28,7 @@ def explain(
 ) -> None:
     """Say what else there was, what holds a plan back, and how firmly it stands."""
     from trainplan.cli.inputs import load_catalog, load_plan, seconds
-    from trainplan.cli.output import print_json, print_text
+    from trainplan.cli.output import print_document, print_json
     from trainplan.cli.progress import Progress
 
     limit_s = seconds(time_limit, "--time-limit")
@@ -42,12 +42,8 @@ def explain(
     if as_json:
         print_json(found.model_dump(mode="json"))
         return
-    from trainplan.report import text_of
 
-    document = document_of(found)
-    print_text(
-        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
-    )
+    print_document(document_of(found))
 
 
 def document_of(found: Explanation) -> Document:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainplan.cli.options import AsJson, CaseFile, CatalogDirectory, Overrides
+from trainplan.cli.options import AsJson, CaseFile, CatalogDirectory, Overrides, PointTimeLimit, Risk
 
 if TYPE_CHECKING:
     from trainplan.frontier import Frontier
@@ -31,15 +31,6 @@ Output = Annotated[
         "--output", "-o", metavar="DIR", help="Write frontier.csv, .json, .svg and .html into this directory."
     ),
 ]
-Risk = Annotated[
-    bool,
-    typer.Option(
-        "--risk/--no-risk", help="Whether plans are simulated and tightened to the wanted reliability."
-    ),
-]
-TimeLimit = Annotated[
-    str, typer.Option(metavar="TIME", help="Longest time to search for the best plan of a point.")
-]
 
 
 def frontier(
@@ -49,7 +40,7 @@ def frontier(
     overrides: Overrides = None,
     output: Output = None,
     risk: Risk = True,
-    time_limit: TimeLimit = "60s",
+    time_limit: PointTimeLimit = "60s",
     catalog: CatalogDirectory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,13 +71,9 @@ def frontier(
 
         print_json(found.model_dump(mode="json"))
         return
-    from trainplan.cli.output import print_text
-    from trainplan.report import text_of
+    from trainplan.cli.output import print_document
 
-    document = document_of(found)
-    print_text(
-        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
-    )
+    print_document(document_of(found))
 
 
 def _write(output: Path, found: Frontier) -> None:

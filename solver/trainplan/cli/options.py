@@ -21,3 +21,12 @@ CatalogDirectory = Annotated[
     typer.Option("--catalog", metavar="DIR", help="A directory of your own rows, laid over the catalogue."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, failures too.")]
+Risk = Annotated[
+    bool,
+    typer.Option(
+        "--risk/--no-risk", help="Whether plans are simulated and tightened to the wanted reliability."
+    ),
+]
+PointTimeLimit = Annotated[
+    str, typer.Option(metavar="TIME", help="Longest time to search for the best plan of a point.")
+]

@@ -11,7 +11,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainplan.report.document import Document
 
 
 def make_streams_safe() -> None:
@@ -35,6 +38,15 @@ def print_text(render: Callable[[int | None, bool, bool], str]) -> None:
     width = shutil.get_terminal_size().columns if on_terminal else None
     colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     sys.stdout.write(render(width, colour, not is_unicode(sys.stdout.encoding)))
+
+
+def print_document(document: Document) -> None:
+    """Print a report on stdout, as wide and as colourful as stdout allows."""
+    from trainplan.report import text_of
+
+    print_text(
+        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
+    )
 
 
 def print_json(value: Any) -> None:

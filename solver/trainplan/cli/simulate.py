@@ -51,8 +51,7 @@ def simulate(
 ) -> None:
     """Run a plan through scenarios it was not made from: when it ends, what it costs, how sure that is."""
     from trainplan.cli.inputs import load_catalog, load_plan
-    from trainplan.cli.output import print_json, print_text
-    from trainplan.report import text_of
+    from trainplan.cli.output import print_document, print_json
     from trainplan_models.case import Case
 
     answer, rows = load_plan(plan), load_catalog(catalog)
@@ -68,10 +67,7 @@ def simulate(
         told = [replay.model_dump(mode="json") for replay in replays]
         print_json({"plan": answer.name, "simulation": simulation, "replays": told})
         return
-    document = document_of(answer, case, found, replays)
-    print_text(
-        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
-    )
+    print_document(document_of(answer, case, found, replays))
 
 
 def _simulation(plan: Plan, case: Case, catalog: Catalog, count: int, seed: int) -> Simulation:

@@ -42,8 +42,7 @@ def validate(
 ) -> None:
     """Predict measured rows from their layouts alone and print the errors; without files, the rows that ship."""
     from trainplan.cli.inputs import load_catalog
-    from trainplan.cli.output import print_json, print_text, write_files
-    from trainplan.report import text_of
+    from trainplan.cli.output import print_document, print_json, write_files
     from trainplan_models.measurements import read_rows
     from trainplan_models.validation import shipped
     from trainplan_models.validation import validate as hold_against
@@ -67,10 +66,7 @@ def validate(
     if as_json:
         print_json(report)
         return
-    document = document_of(report, own=own)
-    print_text(
-        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
-    )
+    print_document(document_of(report, own=own))
 
 
 def document_of(report: Mapping[str, Any], *, own: bool) -> Document:

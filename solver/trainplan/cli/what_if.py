@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainplan.cli.options import AsJson, CaseFile, CatalogDirectory, Overrides
+from trainplan.cli.options import AsJson, CaseFile, CatalogDirectory, Overrides, PointTimeLimit, Risk
 
 if TYPE_CHECKING:
     from trainplan.report.document import Document
@@ -48,15 +48,6 @@ Workers = Annotated[
 Scheduler = Annotated[
     str, typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler, tcp://host:port.")
 ]
-Risk = Annotated[
-    bool,
-    typer.Option(
-        "--risk/--no-risk", help="Whether plans are simulated and tightened to the wanted reliability."
-    ),
-]
-TimeLimit = Annotated[
-    str, typer.Option(metavar="TIME", help="Longest time to search for the best plan of a point.")
-]
 
 
 def what_if(
@@ -69,7 +60,7 @@ def what_if(
     workers: Workers = 0,
     scheduler: Scheduler = "",
     risk: Risk = True,
-    time_limit: TimeLimit = "60s",
+    time_limit: PointTimeLimit = "60s",
     catalog: CatalogDirectory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -137,13 +128,9 @@ def _write(output: Path, rows: Sequence[Row], *, xlsx: bool) -> None:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    from trainplan.cli.output import print_text
-    from trainplan.report import text_of
+    from trainplan.cli.output import print_document
 
-    document = document_of(rows)
-    print_text(
-        lambda width, colour, ascii_only: text_of(document, width=width, colour=colour, ascii_only=ascii_only)
-    )
+    print_document(document_of(rows))
 
 
 def document_of(rows: Sequence[Row]) -> Document:
