@@ -89,14 +89,16 @@ def _reaches(spec: ProblemSpec, option: Option, most_scale: float) -> list[tuple
     resource = spec.resources[option.resource]
     found = []
     for window, (start, end) in enumerate(spec.windows):
-        usable_days = end - start - option.setup_days
-        if start < task.release_days or usable_days <= 0.0 or window in resource.frozen:
+        usable_days = max(end - start - option.setup_days, 0.0)
+        # Too short to set up in, a window can still be run through.
+        runs_on = bool(found) and found[-1][0] == window - 1
+        if start < task.release_days or not (usable_days or runs_on) or window in resource.frozen:
             continue
         if not resource.committed and option.nodes > resource.held_nodes[window]:
             continue
         reach = most if option.work_days == 0.0 else min(most, usable_days / option.work_days)
-        if reach >= LEAST_SHARE:
-            found.append((window, reach))
+        if reach >= LEAST_SHARE or runs_on:
+            found.append((window, reach if reach >= LEAST_SHARE else 0.0))
     return found
 
 

@@ -28,17 +28,25 @@ def random_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Problem
 
 
 def crowded_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> ProblemSpec:
-    """A problem of one task with long setups, so that it matters what runs on, and more to buy."""
+    """A problem of one task with long setups, so that it matters what runs on, and more to buy.
+
+    A window may be too short to set up in.
+    """
     pick = Random(seed)
-    spec = _problem(pick, questions, tasks=1, windows=3, modes=("reserved", "capacity-block"))
+    lengths = [pick.choice([0.1, 1.0, 2.0, 4.0]) for _ in range(3)]
+    spec = _problem(pick, questions, tasks=1, lengths=lengths, modes=("reserved", "capacity-block"))
     long = tuple(replace(o, setup_days=round(o.work_days * pick.uniform(0.05, 0.4), 2)) for o in spec.options)
     return replace(spec, options=long, datasets=(), deadline_days=spec.deadline_days * 1.3)
 
 
 def _problem(
-    pick: Random, questions: tuple[str, ...], tasks: int, windows: int = 0, modes: tuple[str, ...] = ()
+    pick: Random,
+    questions: tuple[str, ...],
+    tasks: int,
+    lengths: list[float] | None = None,
+    modes: tuple[str, ...] = (),
 ) -> ProblemSpec:
-    lengths = [pick.choice([1.0, 2.0, 4.0]) for _ in range(windows or pick.choice([1, 2, 3]))]
+    lengths = lengths or [pick.choice([1.0, 2.0, 4.0]) for _ in range(pick.choice([1, 2, 3]))]
     regions = pick.choice([1, 2])
     others = sorted(set(RATE_USD) - set(modes))
     modes = (*modes, *pick.sample(others, 1 if modes else pick.choice([2, 3])))

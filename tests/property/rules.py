@@ -26,14 +26,16 @@ def stretches(spec: ProblemSpec, task: int) -> bool:
 
 def usable(spec: ProblemSpec) -> list[Pair]:
     """The pairs (option, window) that may be used at all."""
-    found = []
+    found: list[Pair] = []
     for number, option in enumerate(spec.options):
         task, resource = spec.tasks[option.task], spec.resources[option.resource]
         for window, (start, end) in enumerate(spec.windows):
             fits = resource.committed or option.nodes <= resource.held_nodes[window]
-            fits = fits and window not in resource.frozen
-            fits = fits and start >= task.release_days and end - start > option.setup_days
-            if fits and reach(spec, (number, window), runs_on=False) >= LEAST_SHARE:
+            fits = fits and window not in resource.frozen and start >= task.release_days
+            starts = end - start > option.setup_days
+            starts = starts and reach(spec, (number, window), runs_on=False) >= LEAST_SHARE
+            # Too short to set up in, a window can still be run through.
+            if fits and (starts or (number, window - 1) in found):
                 found.append((number, window))
     return found
 
@@ -41,7 +43,7 @@ def usable(spec: ProblemSpec) -> list[Pair]:
 def reach(spec: ProblemSpec, pair: Pair, runs_on: bool) -> float:
     """The largest share of its task an option has time for in a window."""
     option, (start, end) = spec.options[pair[0]], spec.windows[pair[1]]
-    days = end - start - (0.0 if runs_on else option.setup_days)
+    days = max(end - start - (0.0 if runs_on else option.setup_days), 0.0)
     most = inf if stretches(spec, option.task) else 1.0
     return most if option.work_days == 0.0 else min(most, days / option.work_days)
 

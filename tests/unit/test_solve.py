@@ -101,6 +101,13 @@ def test_a_budget_may_be_exact_or_vast(session: Session, budget_usd: float) -> N
     assert Solver(one_task(budget_usd=2004.99), session).solve().state == "infeasible"
 
 
+def test_a_run_goes_on_through_a_window_too_short_to_set_up_in(session: Session) -> None:
+    day = Option(0, 0, 0, nodes=8, work_days=20.0, setup_days=1.0, daily=usd(100.0), key="a")
+    decision = decided(in_windows(one_task(options=(day,)), 10.0, 10.5, 30.0), session)
+    assert decision.usd == pytest.approx(2100.0)
+    assert decision.finish_days == pytest.approx(21.0)
+
+
 def test_a_tier_may_be_billed_for_longer_than_the_plan_lasts(session: Session) -> None:
     archive = DatasetChoice(0, 0, "archive, x[1]", usd_per_day=1.0, min_days=180.0)
     decision = decided(one_task(windows=((0.0, 30.0),), datasets=(archive,)), session)
