@@ -66,12 +66,12 @@ def scale(spec: ProblemSpec, options: Collection[int] | None = None) -> Inputs:
     wanted = range(len(spec.options)) if options is None else sorted(options)
     horizon_days = spec.windows[-1][1]
     cheapest = [_cheapest_usd(spec, task) for task in range(len(spec.tasks))]
-    usd_per_unit = _reference_usd(spec, cheapest) / TARGET_MONEY
-    fastest = sum(
+    fastest_days = sum(
         min((o.work_days + o.setup_days for o in spec.options if o.task == task), default=0.0)
         for task in range(len(spec.tasks))
     )
-    days_per_unit = max(fastest, horizon_days / 100.0, 1e-6) / TARGET_TIME
+    usd_per_unit = _reference_usd(spec, cheapest, fastest_days) / TARGET_MONEY
+    days_per_unit = max(fastest_days, horizon_days / 100.0, 1e-6) / TARGET_TIME
     most_scale = _most_scale(spec)
     uses: dict[tuple[int, int], float] = {}
     for number in wanted:
@@ -122,15 +122,27 @@ def _cheapest_usd(spec: ProblemSpec, task: int) -> float:
     )
 
 
-def _reference_usd(spec: ProblemSpec, cheapest: list[float]) -> float:
-    reference = sum(cheapest)
-    candidates = [
-        reference,
-        min((p.usd_per_node for p in spec.products), default=0.0) if reference == 0.0 else 0.0,
-        sum(usd for _, usd in spec.programme_daily),
-        sum(usd for _, usd in spec.programme_once),
-    ]
-    return next((amount for amount in candidates if amount > 0.0), 1.0)
+def _reference_usd(spec: ProblemSpec, cheapest: list[float], fastest_days: float) -> float:
+    """About what the programme costs: its work and what has to be paid beside it, at their cheapest."""
+    daily = sum(usd for _, usd in spec.programme_daily)
+    reference = sum(cheapest) + daily * fastest_days + sum(usd for _, usd in spec.programme_once)
+    reference += sum(_least_beside_usd(spec, task) for task in range(len(spec.tasks)))
+    reference += min((spec.cloud_once_usd.get(o.cloud, 0.0) for o in spec.options), default=0.0)
+    return reference or min((p.usd_per_node for p in spec.products if p.usd_per_node > 0.0), default=1.0)
+
+
+def _least_beside_usd(spec: ProblemSpec, task: int) -> float:
+    """What bringing and keeping the data of a task costs in the cheapest of its regions."""
+    regions = {o.region for o in spec.options if o.task == task}
+    tiers: dict[int, float] = {}
+    for choice in spec.datasets:
+        if choice.task == task and choice.region in regions:
+            usd = choice.once_usd + choice.usd_per_day * choice.min_days
+            tiers[choice.region] = min(usd, tiers.get(choice.region, inf))
+    return min(
+        (spec.staging_usd.get((task, region), 0.0) + tiers.get(region, 0.0) for region in regions),
+        default=0.0,
+    )
 
 
 def _most_scale(spec: ProblemSpec) -> float:

@@ -101,6 +101,21 @@ def test_a_budget_may_be_exact_or_vast(session: Session, budget_usd: float) -> N
     assert Solver(one_task(budget_usd=2004.99), session).solve().state == "infeasible"
 
 
+@pytest.mark.parametrize("beside", ["staging_usd", "datasets", "programme_once", "cloud_once_usd"])
+def test_next_to_free_work_does_not_hide_what_a_dear_cost_beside_it_needs(
+    session: Session, beside: str
+) -> None:
+    cheap = Option(0, 0, 0, nodes=8, work_days=20.0, setup_days=0.05, daily=usd(1e-6), cloud="c", key="a")
+    dear = {
+        "staging_usd": {(0, 0): 1e5},
+        "datasets": (DatasetChoice(0, 0, "hot", usd_per_day=0.0, min_days=0.0, once_usd=1e5),),
+        "programme_once": (("security", 1e5),),
+        "cloud_once_usd": {"c": 1e5},
+    }
+    spec = one_task(options=(cheap,), budget_usd=1_000.0, **{beside: dear[beside]})
+    assert Solver(spec, session).least_excess("budget") == pytest.approx(99_000.0, rel=1e-4)
+
+
 def test_a_run_goes_on_through_a_window_too_short_to_set_up_in(session: Session) -> None:
     day = Option(0, 0, 0, nodes=8, work_days=20.0, setup_days=1.0, daily=usd(100.0), key="a")
     decision = decided(in_windows(one_task(options=(day,)), 10.0, 10.5, 30.0), session)

@@ -50,7 +50,7 @@ def add(ctx: Context) -> None:
     # Open until the second goal is pursued: then its bound becomes the first goal's best value.
     # Where every plan costs the same there is nothing to hold on to, and no row.
     if is_potentially_variable(first):
-        m.c_first_goal = Constraint(expr=first <= 1.0)
+        m.c_first_goal = Constraint(expr=first <= MOST_BUDGET)
 
 
 def goals(ctx: Context) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ with :math:`\tau_{ow} = D_o x_{ow} + S_o s_{ow}`. And with :math:`E_t` the end o
 stretches one after the other and follows its predecessors,
 
 .. math::
-    E_t \ge R_t + \sum_w \ell_{tw},\qquad E_t \ge E_p + \sum_w \ell_{tw},\qquad E_t \le F,\quad E_t \le F^{due}_t
+    E_t \ge R_t + \sum_w \ell_{tw},\qquad E_t \ge E_p + \sum_w \ell_{tw},\qquad E_t \le F
 """
 
 from __future__ import annotations
