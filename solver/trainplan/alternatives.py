@@ -223,21 +223,22 @@ class Rivals:
         return found
 
     def _glances(self, rows: list[Row]) -> list[tuple[Row, Glance | None | str]]:
-        """Answers of all groups, in two solver processes at a time; models are built one after the other."""
+        """Answers of all groups, in two solver processes at a time; one is at work while the next model is built."""
         size = -(-len(rows) // LANES) if len(rows) >= LANES * LEAST_GROUPS else len(rows)
         lanes = [rows[first : first + size] for first in range(0, len(rows), max(size, 1))]
+
+        def answers(warm: Warm, lane: list[Row]) -> list[tuple[Row, Glance | None | str]]:
+            return [(row, warm.glance(row[2])) for row in lane]
+
         with ExitStack() as stack:
             sessions = [self.session, *(stack.enter_context(Session()) for _ in lanes[1:])]
-            warm = [
-                Warm(self.assembly.spec, session, self.time_limit_s, [allowed for _, _, allowed in lane])
-                for session, lane in zip(sessions, lanes, strict=False)
-            ]
-
-            def answers(number: int) -> list[tuple[Row, Glance | None | str]]:
-                return [(row, warm[number].glance(row[2])) for row in lanes[number]]
-
-            with ThreadPoolExecutor(LANES) as pool:
-                return [answer for lane in pool.map(answers, range(len(lanes))) for answer in lane]
+            pool = stack.enter_context(ThreadPoolExecutor(LANES))
+            asked = []
+            for session, lane in zip(sessions, lanes, strict=False):
+                groups = [allowed for _, _, allowed in lane]
+                warm = Warm(self.assembly.spec, session, self.time_limit_s, groups)
+                asked.append(pool.submit(answers, warm, lane))
+            return [answer for lane in asked for answer in lane.result()]
 
     def _too_much(self, allowed: Collection[int]) -> str:
         """The deadline or budget that these options exceed whatever is done; empty where that is not clear.

@@ -87,7 +87,7 @@ def _reaches(spec: ProblemSpec, option: Option, most_scale: float) -> list[tuple
     task = spec.tasks[option.task]
     most = most_scale if task.scalable else 1.0
     resource = spec.resources[option.resource]
-    found = []
+    found: list[tuple[int, float]] = []
     for window, (start, end) in enumerate(spec.windows):
         usable_days = max(end - start - option.setup_days, 0.0)
         # Too short to set up in, a window can still be run through.

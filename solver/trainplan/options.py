@@ -110,15 +110,29 @@ class OptionMaker:
         """Options of all node counts under one mode, the useless ones dropped."""
         preemptible = self.catalog.modes[mode].preemptible
         profile = self._spot_profile() if preemptible else None
-        variants = [
-            variant
-            for tier in self._targets(preemptible)
-            for with_spares in ((False, True) if self.case.assumptions.spares else (False,))
-            if (variant := self._variant(mode, found, profile, tier, with_spares)) is not None
-        ]
+        fleet = self._fleet(found, profile)
+        variants = [self._variant(mode, fleet, profile, tier) for tier in self._targets(preemptible)]
         rows = [(variant, row) for variant in variants for row in np.flatnonzero(variant.usable).tolist()]
         kept = _undominated(rows, self._grant_hours_per_node_day())
-        return [self._option(task, resource, region, mode, variant, row, found) for variant, row in kept]
+        return [self._option(task, resource, region, mode, variant, row) for variant, row in kept]
+
+    def _fleet(self, found: Sequence[Candidate], profile: SpotProfile | None) -> _Fleet:
+        """The candidates without spares, followed by those that are worth some with them."""
+        nodes = np.array([candidate.nodes for candidate in found], dtype=float)
+        spares, candidates = np.zeros(len(nodes)), list(found)
+        if self.case.assumptions.spares:
+            quantile = self.catalog.default("spares.quantile")
+            wanted = np.asarray(reliability.spares_for(nodes, self.world.failures, quantile), dtype=float)
+            candidates += [candidate for candidate, some in zip(found, wanted, strict=True) if some]
+            nodes = np.concatenate([nodes, nodes[wanted > 0]])
+            spares = np.concatenate([spares, wanted[wanted > 0]])
+        return _Fleet(
+            candidates=candidates,
+            nodes=nodes,
+            spares=spares,
+            mtbf_s=reliability.job_mtbf_s(nodes, self.world.failures, profile),
+            base_s=reliability.mean_restart_s(nodes, self.world.failures, profile, spares > 0, 0.0),
+        )
 
     def _spot_profile(self) -> SpotProfile:
         node, region = self.site.node, self.site.place.region
@@ -135,45 +149,29 @@ class OptionMaker:
         return [*objects[:1], *parallel[: TARGETS_KEPT - 1]]
 
     def _variant(
-        self,
-        mode: str,
-        found: Sequence[Candidate],
-        profile: SpotProfile | None,
-        tier: StorageTier | None,
-        with_spares: bool,
-    ) -> _Variant | None:
-        nodes = np.array([candidate.nodes for candidate in found], dtype=float)
-        spares = np.zeros(len(nodes))
-        if with_spares:
-            quantile = self.catalog.default("spares.quantile")
-            spares = np.asarray(reliability.spares_for(nodes, self.world.failures, quantile), dtype=float)
-            if not spares.any():
-                return None
-        mtbf_s = reliability.job_mtbf_s(nodes, self.world.failures, profile)
-        base_s = reliability.mean_restart_s(nodes, self.world.failures, profile, spares > 0, 0.0)
-        policy = self._policy(tier, nodes, mtbf_s, base_s)
+        self, mode: str, fleet: _Fleet, profile: SpotProfile | None, tier: StorageTier | None
+    ) -> _Variant:
+        nodes, spares = fleet.nodes, fleet.spares
+        policy = self._policy(tier, nodes, fleet.mtbf_s, fleet.base_s)
         paid, goodput = np.ones(len(nodes)), policy.efficiency_frac
         if profile is not None:
             shares = spot.shares(nodes, profile, policy.efficiency_frac)
             paid, goodput = shares.paid_frac, shares.useful_frac
-        setup_s = self._setup_s(mode, np.maximum(policy.restart_s - base_s, 0.0))
-        usable = policy.feasible & (goodput >= LEAST_GOODPUT_FRAC) & ((spares > 0) | (not with_spares))
-        if not with_spares:
-            self.removed[LOST_WORK] += int(np.count_nonzero(~policy.feasible))
-            starved = policy.feasible & (goodput < LEAST_GOODPUT_FRAC)
-            self.removed[TOO_LITTLE_GOODPUT] += int(np.count_nonzero(starved))
+        setup_s = self._setup_s(mode, np.maximum(policy.restart_s - fleet.base_s, 0.0))
+        bare, starved = spares == 0, goodput < LEAST_GOODPUT_FRAC
+        self.removed[LOST_WORK] += int(np.count_nonzero(bare & ~policy.feasible))
+        self.removed[TOO_LITTLE_GOODPUT] += int(np.count_nonzero(bare & policy.feasible & starved))
         return _Variant(
+            fleet=fleet,
             tier=tier,
             policy=policy,
-            spares=spares,
             nodes=nodes + spares,
-            mtbf_s=mtbf_s,
             goodput_frac=goodput,
             paid_frac=paid,
             setup_s=setup_s,
-            work_days=self._work_days(mode, found, nodes, np.maximum(goodput, 1e-9), setup_s),
+            work_days=self._work_days(mode, fleet, np.maximum(goodput, 1e-9), setup_s),
             daily=self._daily(mode, tier, policy, nodes + spares, paid),
-            usable=usable,
+            usable=policy.feasible & ~starved,
         )
 
     def _policy(
@@ -204,17 +202,15 @@ class OptionMaker:
         acquire_s = 0.0 if held else self.catalog.default("setup.acquire_s")
         return acquire_s + load_s + self.world.failures.warmup_s
 
-    def _work_days(
-        self, mode: str, found: Sequence[Candidate], nodes: Floats, goodput_frac: Floats, setup_s: Floats
-    ) -> Floats:
+    def _work_days(self, mode: str, fleet: _Fleet, goodput_frac: Floats, setup_s: Floats) -> Floats:
         work = self.work
         if work.setup is not None:
-            useful_s = work.tokens / np.array([candidate.tokens_per_s for candidate in found])
+            useful_s = work.tokens / np.array([candidate.tokens_per_s for candidate in fleet.candidates])
         else:
-            useful_s = work.accelerator_hours * 3600.0 / (nodes * self.site.node.accelerators)
+            useful_s = work.accelerator_hours * 3600.0 / (fleet.nodes * self.site.node.accelerators)
         stretch = 1.0 if self.site.owned is None else 24.0 / self.site.owned.queue_hours_per_day
         days = useful_s / goodput_frac / DAY_S * stretch
-        starts = work.task.rounds - 1.0 + np.zeros(len(nodes))
+        starts = work.task.rounds - 1.0 + np.zeros(len(fleet.nodes))
         longest_s = self.catalog.modes[mode].max_run_s
         if longest_s is not None:
             # Every run ends after the longest time allowed and has to be set up again.
@@ -299,29 +295,22 @@ class OptionMaker:
         return self.site.node.accelerators * 24.0 * grant.units_per_accelerator_hour
 
     def _option(
-        self,
-        task: int,
-        resource: int,
-        region: int,
-        mode: str,
-        variant: _Variant,
-        row: int,
-        found: Sequence[Candidate],
+        self, task: int, resource: int, region: int, mode: str, variant: _Variant, row: int
     ) -> tuple[Option, Detail]:
-        candidate, tier = found[row], variant.tier
+        candidate, tier = variant.fleet.candidates[row], variant.tier
         detail = Detail(
             work=self.work,
             site=self.site,
             candidate=candidate,
             mode=mode,
-            spares=int(variant.spares[row]),
+            spares=int(variant.fleet.spares[row]),
             tier=tier,
             interval_s=float(variant.policy.interval_s[row]),
             blocking_s=float(variant.policy.blocking_s[row]),
             persist_s=float(variant.policy.persist_s[row]),
             restart_s=float(variant.policy.restart_s[row]),
             lost_work_s=float(variant.policy.lost_work_s[row]),
-            mtbf_s=float(variant.mtbf_s[row]),
+            mtbf_s=float(variant.fleet.mtbf_s[row]),
             capacity_bytes=float(variant.policy.capacity_bytes[row]),
             goodput_frac=float(variant.goodput_frac[row]),
             paid_frac=float(variant.paid_frac[row]),
@@ -351,15 +340,27 @@ class OptionMaker:
 
 
 @dataclass(frozen=True, slots=True)
-class _Variant:
-    """All node counts under one checkpoint target, with or without spares; arrays by candidate."""
+class _Fleet:
+    """Node counts without and with spares under one billing mode; lists and arrays by candidate."""
 
+    candidates: list[Candidate]
+    nodes: Floats
+    """Nodes that work."""
+    spares: Floats
+    mtbf_s: Floats
+    base_s: Floats
+    """Mean restart without the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """All node counts under one checkpoint target; arrays by candidate."""
+
+    fleet: _Fleet
     tier: StorageTier | None
     policy: CheckpointPolicy
-    spares: Floats
     nodes: Floats
     """Spares included."""
-    mtbf_s: Floats
     goodput_frac: Floats
     paid_frac: Floats
     setup_s: Floats

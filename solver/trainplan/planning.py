@@ -10,6 +10,7 @@ from trainplan import infeasible, no_candidate
 from trainplan.alternatives import alternatives
 from trainplan.assembly import Assembly, assemble
 from trainplan.candidate_cache import CandidateCache
+from trainplan.collecting import fewer_collections
 from trainplan.highs import Session
 from trainplan.large import is_large, solve_large
 from trainplan.plan_making import Maker
@@ -25,6 +26,7 @@ from trainplan_models.plan import Plan
 Progress = Callable[[str], None]
 
 
+@fewer_collections()
 def plan(
     case: Case,
     catalog: Catalog,

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from trainplan.collecting import fewer_collections
+
 UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
 STATUSES = {
@@ -41,7 +43,8 @@ class Commands(TyperGroup):
         words = list(sys.argv[1:] if args is None else args)
         options["standalone_mode"] = False
         try:
-            result = super().main(words, *rest, **options)
+            with fewer_collections():
+                result = super().main(words, *rest, **options)
             sys.stdout.flush()
         except BrokenPipeError:
             _leave_closed_pipe()
