@@ -123,11 +123,13 @@ def binomial_quantile(nodes: ArrayLike, share: ArrayLike, quantile: float) -> In
     Raises:
         InputError: ``quantile`` is not between 0 and 1.
     """
-    from scipy.special import bdtr
+    from scipy.special import bdtr, bdtrik
 
     _between(quantile, 0.0, 1.0, "quantile")
     n, p = np.broadcast_arrays(np.asarray(nodes, np.int64), np.asarray(share, float))
-    count = np.zeros(n.shape, np.int64)
+    # From just below the quantile of the continued distribution, which says nothing (nan) at the ends.
+    near = np.nan_to_num(np.floor(bdtrik(quantile, n, p)) - 1.0)
+    count: IntArray = np.clip(near, 0, n).astype(np.int64)
     short = (count < n) & (bdtr(count.astype(float), n, p) < quantile)
     while np.any(short):
         count = count + short

@@ -54,7 +54,7 @@ class Compiled:
     columns: Mapping[str, int]
     """Column of each variable by Pyomo name; variables that occur nowhere have none."""
     rows: Mapping[str, int]
-    """First row of each constraint by Pyomo name."""
+    """Row of each constraint without an index by Pyomo name."""
 
     def value(self, x: np.ndarray[Any, Any], name: str) -> float:
         """Value of a variable; one that occurs nowhere is 0."""
@@ -88,9 +88,12 @@ def compile_model(model: ConcreteModel) -> Compiled:
         row_upper=np.where(sense == -1, np.inf, rhs),
     )
     _check_scale(arrays)
-    rows: dict[str, int] = {}
-    for number, row in enumerate(form.rows):
-        rows.setdefault(row.constraint.name, number)
+    scalar = [
+        (row.constraint, number)
+        for number, row in enumerate(form.rows)
+        if row.constraint is row.constraint.parent_component()
+    ]
+    rows = {constraint.name: number for constraint, number in reversed(scalar)}
     return Compiled(arrays, {v.name: j for j, v in enumerate(form.columns)}, rows)
 
 

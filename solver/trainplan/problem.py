@@ -64,16 +64,14 @@ class Option:
     """Stable name; orders columns and ties."""
     groups: tuple[tuple[str, str], ...] = ()
     """What the option is an instance of, e.g. ``("accelerator", "H100-SXM")``."""
+    daily_usd: float = field(init=False, repr=False, compare=False)
+    """USD per calendar day in use."""
+    once_usd: float = field(init=False, repr=False, compare=False)
+    """USD when used at all."""
 
-    @property
-    def daily_usd(self) -> float:
-        """USD per calendar day in use."""
-        return sum(usd for _, usd in self.daily)
-
-    @property
-    def once_usd(self) -> float:
-        """USD when used at all."""
-        return sum(usd for _, usd in self.once)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "daily_usd", sum(usd for _, usd in self.daily))
+        object.__setattr__(self, "once_usd", sum(usd for _, usd in self.once))
 
 
 @dataclass(frozen=True, slots=True)
