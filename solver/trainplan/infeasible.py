@@ -231,23 +231,29 @@ class Search:
             return None
         value, plan = found
         text = item.text(value)
-        return WayOut(key, text, f"{item.written} -> {text}", plan.total_usd, plan.finish_s)
+        return WayOut(key, text, self._change(key, text), plan.total_usd, plan.finish_s)
 
     def _smallest(self, item: Negotiable, estimate: float) -> tuple[float, Plan] | None:
         """The smallest value of a limit with a plan, from a first guess."""
         found = self._enough(item, estimate)
         if found is None:
             return None
-        (value, plan), low, step = found, item.value, 1.0 - LESS_FRAC
+        return self._tightened(item, *found, {})
+
+    def _tightened(
+        self, item: Negotiable, value: float, plan: Plan, beside: dict[str, str]
+    ) -> tuple[float, Plan]:
+        """The smallest value of a limit with a plan, from one that has a plan, with other changes beside it."""
+        low, step = item.value, 1.0 - LESS_FRAC
         # Downwards in growing steps until it is not enough any more, then in between.
         while (lower := _less(item, value, step)) is not None:
-            better = self.plan({item.key: item.text(lower)})
+            better = self.plan(beside | {item.key: item.text(lower)})
             if better is None:
                 low = lower
                 break
             value, plan, step = lower, better, min(2.0 * step, 0.9)
         while (middle := _between(item, low, value)) is not None:
-            better = self.plan({item.key: item.text(middle)})
+            better = self.plan(beside | {item.key: item.text(middle)})
             if better is None:
                 low = middle
             else:
@@ -281,13 +287,20 @@ class Search:
         if values is None:
             return None
         for more in GROWTH_FRAC:
-            changes = {key: self.items[key].text(self._stretched(key, v, more)) for key, v in values.items()}
-            plan = self.plan(changes | extra)
-            if plan is not None:
-                told = [(key, text, f"{self.items[key].written} -> {text}") for key, text in changes.items()]
-                told += [(key, text, f"{self.items[key].written} -> no limit") for key, text in extra.items()]
-                return JointWay(tuple(told), plan.total_usd, plan.finish_s)
+            stretched = {key: self._stretched(key, value, more) for key, value in values.items()}
+            changes = extra | {key: self.items[key].text(value) for key, value in stretched.items()}
+            plan = self.plan(changes)
+            if plan is None:
+                continue
+            for key, value in stretched.items():
+                least, plan = self._tightened(self.items[key], value, plan, changes)
+                changes[key] = self.items[key].text(least)
+            told = [(key, text, self._change(key, text)) for key, text in changes.items()]
+            return JointWay(tuple(told), plan.total_usd, plan.finish_s)
         return None
+
+    def _change(self, key: str, text: str) -> str:
+        return f"{self.items[key].written} -> {text or 'no limit'}"
 
     def _stretched(self, key: str, value: float, more: float) -> float:
         item = self.items[key]
