@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from trainplan_models.base import Problem, Record
-from trainplan_models.case_resources import Free, Freeze, Grant, Owned, Quota, Resources
+from trainplan_models.case_resources import Free, Freeze, Grant, Owned, PriceChange, Quota, Resources
 from trainplan_models.case_rules import mistakes_of
 from trainplan_models.case_tasks import (
     TRAINING_KINDS,
@@ -63,6 +63,7 @@ __all__ = [
     "Owned",
     "People",
     "Precision",
+    "PriceChange",
     "Question",
     "Quota",
     "Resources",
