@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING
 from trainplan_models import costs, network, storage
 from trainplan_models.bill import Bill
 from trainplan_models.checkpoint import weights_bytes
+from trainplan_models.node_prices import price_over_time, segment_price, usd_per_node_h
 from trainplan_models.plan import CostLine, Placement, Plan, Purchase, Segment
 from trainplan_models.reliability import DAY_S, HOUR_S
 
 if TYPE_CHECKING:
     from trainplan_models.case import Case, Task
-    from trainplan_models.catalog import Catalog, Pool
+    from trainplan_models.catalog import Catalog
 
 _SAME_TIME_S = 1.0
 
@@ -73,35 +74,24 @@ def account(plan: Plan, case: Case, catalog: Catalog) -> list[CostLine]:
 # Nodes
 
 
-def usd_per_node_h(pool: str, mode: str, case: Case, pools: Mapping[str, Pool]) -> float | None:
-    """Price of a node-hour in the catalogue, less the discount; None where it is not sold."""
-    known = pools.get(pool)
-    return (
-        None if known is None or mode not in known.usd_per_node_h else costs.node_usd_per_h(case, known, mode)
-    )
-
-
 def _nodes(bill: Bill) -> None:
     for segment in bill.plan.segments:
         paid = bill.paid(segment.mode)
         if paid == "committed":
             continue
-        if paid == "per-hour":
-            known = usd_per_node_h(segment.pool, segment.mode, bill.case, bill.pools)
-            price = segment.usd_per_node_h if known is None else known
-        else:
-            owned = bill.owned(segment)
-            price = 0.0 if owned is None else owned.node_usd_per_h or 0.0
         spares = f" + {segment.spare_nodes} spare" if segment.spare_nodes else ""
-        bill.add(
-            costs.node_category(bill.task(segment.task).kind),
-            segment.task,
-            f"{segment.mode} {segment.pool}, {segment.nodes}{spares} nodes",
-            node_hours(segment),
-            "node-hour",
-            price,
-            keep=True,
-        )
+        lasted_s = max(segment.end_s - segment.start_s, 1e-9)
+        price = segment_price(segment, segment.mode, bill.case, bill.catalog, bill.pools)
+        for start_s, end_s, usd in price.pieces(segment.start_s, segment.end_s):
+            bill.add(
+                costs.node_category(bill.task(segment.task).kind),
+                segment.task,
+                f"{segment.mode} {segment.pool}, {segment.nodes}{spares} nodes",
+                node_hours(segment) * (end_s - start_s) / lasted_s,
+                "node-hour",
+                usd,
+                keep=True,
+            )
 
 
 def commitment_use(
@@ -151,12 +141,15 @@ def _commitments(bill: Bill) -> None:
         used, _ = commitment_use(segments, purchases)
         for buy, by_task in zip(purchases, used, strict=True):
             bought = buy.nodes * buy.count * (buy.end_s - buy.start_s) / HOUR_S
-            known = usd_per_node_h(buy.pool, buy.mode, bill.case, bill.pools)
-            price = buy.usd / buy.bought_node_h if known is None else known
+            known = price_over_time(buy.pool, buy.mode, bill.case, bill.pools)
+            price = buy.usd / buy.bought_node_h if known is None else known.at(buy.start_s)
+            unchanged = usd_per_node_h(buy.pool, buy.mode, bill.case, bill.pools) or price
             item = f"{buy.mode} {buy.pool}, {buy.count} x {buy.nodes} nodes"
             for task, hours in sorted(by_task.items()):
                 category = costs.node_category(bill.task(task).kind)
                 bill.add(category, task, item, hours, "node-hour", price, fixed=True)
+                if category == costs.COMPUTE:
+                    bill.not_shared_usd[task] += hours * (price - unchanged)
             left = bought - math.fsum(by_task.values())
             bill.add(costs.UNUSED, "", item, left, "node-hour", price)
 
@@ -347,4 +340,5 @@ def _experiments(bill: Bill) -> None:
             base[line.task].append(line.quantity * line.unit_usd)
     for task, parts in base.items():
         share = costs.experiments_frac(bill.case)
-        bill.add(costs.EXPERIMENTS, task, "share of training compute", math.fsum(parts), "USD", share)
+        shared_usd = math.fsum(parts) - bill.not_shared_usd[task]
+        bill.add(costs.EXPERIMENTS, task, "share of training compute", shared_usd, "USD", share)

@@ -89,16 +89,16 @@ class PriceChange(Record):
     """Where; empty: everything that is rented. A pool, a cloud, ``cloud/region``, or an owned cluster."""
     billing: Names = ()
     """Under which billing modes; empty: under all."""
-    cut: Annotated[Fraction, Positive] | None = None
+    cut_frac: Annotated[Fraction, Positive] | None = Field(default=None, alias="cut")
     """Share off the price, like 20%."""
-    rise: Annotated[Fraction, Positive] | None = None
+    rise_frac: Annotated[Fraction, Positive] | None = Field(default=None, alias="rise")
     """Share put on the price, like 15%."""
     usd_per_node_h: Annotated[UsdPerHour, Positive] | None = Field(default=None, alias="price")
     """The price of a node-hour itself, after any discount."""
 
     @model_validator(mode="after")
     def _changes_a_price(self) -> Self:
-        told = [key for key in ("cut", "rise", "usd_per_node_h") if getattr(self, key) is not None]
+        told = [key for key in ("cut_frac", "rise_frac", "usd_per_node_h") if getattr(self, key) is not None]
         wrong: list[tuple[Path, str, str]] = []
         if len(told) != 1:
             message = "a price change says one of `cut`, `rise` and `price`"
@@ -106,11 +106,13 @@ class PriceChange(Record):
         if self.since is None and self.until is None:
             message = "this price holds all the time, which is no change"
             wrong.append(((), message, "Add `from: day 20` or `to: day 20`, or use `discounts`."))
-        if self.cut is not None and self.cut >= 1:
-            wrong.append((("cut",), f"{self.cut:.0%} off leaves no price", "Write a share below 100%."))
+        if self.cut_frac is not None and self.cut_frac >= 1:
+            wrong.append((("cut",), f"{self.cut_frac:.0%} off leaves no price", "Write a share below 100%."))
         if self.usd_per_node_h is not None and not self.pools:
             message = "one price cannot hold for every machine there is"
-            wrong.append((("price",), message, "Name the pools it is for: `pools: [aws/us-east-1/p5.48xlarge]`."))
+            wrong.append(
+                (("price",), message, "Name the pools it is for: `pools: [aws/us-east-1/p5.48xlarge]`.")
+            )
         since, until = self.since or 0.0, self.until
         if until is not None and type(since) is type(until) and until <= since:  # type: ignore[operator]
             wrong.append((("to",), "the price ends before it begins", "Write `to` after `from`."))
@@ -121,7 +123,7 @@ class PriceChange(Record):
         """The price while the change holds, from the one without it."""
         if self.usd_per_node_h is not None:
             return self.usd_per_node_h
-        return usd_per_node_h * (1.0 - (self.cut or 0.0)) * (1.0 + (self.rise or 0.0))
+        return usd_per_node_h * (1.0 - (self.cut_frac or 0.0)) * (1.0 + (self.rise_frac or 0.0))
 
 
 class Owned(Record):

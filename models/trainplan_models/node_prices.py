@@ -7,6 +7,7 @@ simulation all ask here.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -15,9 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from trainplan_models import costs
+
 if TYPE_CHECKING:
     from trainplan_models.case import Case
     from trainplan_models.case_resources import PriceChange
+    from trainplan_models.catalog import Catalog, Pool
+    from trainplan_models.plan import Segment
 
 FloatArray = NDArray[np.float64]
 HELD = ("owned", "grant")
@@ -97,3 +102,38 @@ def node_price(case: Case, pool: str, place: tuple[str, str], mode: str, usd_per
 def _span_s(case: Case, change: PriceChange) -> tuple[float, float]:
     until = case.seconds_from_start(change.until)
     return case.seconds_from_start(change.since) or 0.0, inf if until is None else until
+
+
+# Prices of the catalogue
+
+
+def usd_per_node_h(pool: str, mode: str, case: Case, pools: Mapping[str, Pool]) -> float | None:
+    """Price of a node-hour in the catalogue, less the discount; None where it is not sold."""
+    known = pools.get(pool)
+    return (
+        None if known is None or mode not in known.usd_per_node_h else costs.node_usd_per_h(case, known, mode)
+    )
+
+
+def price_over_time(pool: str, mode: str, case: Case, pools: Mapping[str, Pool]) -> NodePrice | None:
+    """As ``usd_per_node_h``, with what changes it at a date."""
+    usd, known = usd_per_node_h(pool, mode, case, pools), pools.get(pool)
+    if usd is None or known is None:
+        return None
+    return node_price(case, pool, (known.cloud, known.region), mode, usd)
+
+
+def segment_price(
+    segment: Segment, mode: str, case: Case, catalog: Catalog, pools: Mapping[str, Pool]
+) -> NodePrice:
+    """Price over time of the nodes of a segment, were they used under a mode that is not bought first.
+
+    What the catalogue does not sell costs what the plan says; what is held, what the case says.
+    """
+    if catalog.modes[mode].paid != "held":
+        known = price_over_time(segment.pool, mode, case, pools)
+        return NodePrice((0.0,), (segment.usd_per_node_h,)) if known is None else known
+    names = (segment.pool, segment.cloud)
+    owned = next((owned for owned in case.resources.owned if owned.name in names), None)
+    usd = 0.0 if owned is None else owned.node_usd_per_h or 0.0
+    return node_price(case, segment.pool, (segment.cloud, segment.region), mode, usd)

@@ -58,6 +58,13 @@ class CheckpointPlan(Record):
     """Most work a failure can throw away."""
 
 
+class PriceFrom(Record):
+    """A price that holds from a moment on."""
+
+    start_s: float
+    usd_per_node_h: float
+
+
 class Segment(Record):
     """A stretch of time in which one task runs on one candidate under one billing mode."""
 
@@ -92,7 +99,9 @@ class Segment(Record):
     sequence_length: int
     checkpoint: CheckpointPlan
     usd_per_node_h: float
-    """Price while used; 0 for what is committed or already owned."""
+    """Price while used, the mean where it changes; 0 for what is committed or already owned."""
+    prices: tuple[PriceFrom, ...] = ()
+    """The prices it is used at, one after the other; empty where there is one."""
     fallback: FallbackRule | None = None
     """What the launcher does when the nodes are taken away; None where they are not."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
+from trainplan_models.node_prices import segment_price
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.simulation_cost import Usage, cost_usd
 from trainplan_models.simulation_events import Hazards, Saving, work_through
@@ -65,6 +66,7 @@ def sample(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, seed:
 class _Stay:
     """One step as it ran: when, on what, with how much left undone."""
 
+    start_s: FloatArray
     end_s: FloatArray
     held_hours: FloatArray
     """Of its own nodes, paid."""
@@ -95,6 +97,7 @@ class _Runner:
         self.count = scenarios.count
         self.steps = steps_of(plan, case, catalog, world)
         self.kinds = _kinds(case, catalog)
+        self.pools = catalog.pools() if case.resources.price_changes else {}
 
     def run(self) -> Samples:
         ends: list[FloatArray] = []
@@ -142,6 +145,7 @@ class _Runner:
             extra_s = np.where(missing > 0.0, missing * stretch * history.wall_s + overhead_s, 0.0)
             missing = np.zeros(self.count)
         return _Stay(
+            start_s=start_s,
             end_s=start_s + inside + extra_s,
             held_hours=inside / HOUR_S,
             fallback_hours=extra_s / HOUR_S,
@@ -179,6 +183,7 @@ class _Runner:
         )
         history = work_on_spot(work_s, _saving(segment), self._hazards(segment), gang, out, self.rng)
         return _Stay(
+            start_s=start_s,
             end_s=start_s + overhead_s + history.wall_s,
             held_hours=(history.spot_s + overhead_s) / HOUR_S,
             fallback_hours=history.on_demand_s / HOUR_S,
@@ -291,23 +296,41 @@ class _Runner:
             if segment is None:
                 continue
             nodes = segment.nodes + segment.spare_nodes
-            own, other = self._prices(step, segment)
+            own, other = self._prices(step, segment, stay)
             node_hours[step.task] = node_hours[step.task] + nodes * (stay.held_hours + stay.fallback_hours)
             usd = nodes * (stay.held_hours * own + stay.fallback_hours * other)
             hourly_usd[step.task] = hourly_usd[step.task] + usd
         hours = {task: (task_end[task] - first[task]) / HOUR_S for task in node_hours}
         return Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor)
 
-    def _prices(self, step: Step, segment: Segment) -> tuple[FloatArray | float, float]:
-        """Price of a node-hour on the segment's own nodes and on what takes over."""
+    def _prices(
+        self, step: Step, segment: Segment, stay: _Stay
+    ) -> tuple[FloatArray | float, FloatArray | float]:
+        """Price of a node-hour on the segment's own nodes and on what takes over, when they are used."""
         paid = self.catalog.modes[segment.mode].paid
         buys = [b for b in self.plan.purchases if (b.pool, b.mode) == (segment.pool, segment.mode)]
         bought = max((b.usd / b.bought_node_h for b in buys), default=0.0)
-        own: FloatArray | float = 0.0 if paid == "committed" else segment.usd_per_node_h
+        away_s = stay.end_s - stay.fallback_hours * HOUR_S
+        own: FloatArray | float = 0.0
+        if paid != "committed":
+            moved = self._price_ratio(segment, segment.mode, stay.start_s, away_s)
+            own = segment.usd_per_node_h * moved
         if step.rule is not None:
             own = own * self.scenarios.spot_price_factor.get(segment.pool, np.ones(self.count))
         other = step.fallback_usd_per_node_h
-        return own, (bought or segment.usd_per_node_h) if other is None else other
+        if other is None:
+            return own, bought or segment.usd_per_node_h
+        return own, other * self._price_ratio(segment, "on-demand", away_s, stay.end_s)
+
+    def _price_ratio(
+        self, segment: Segment, mode: str, start_s: FloatArray, end_s: FloatArray
+    ) -> FloatArray | float:
+        """Mean price of the time in which nodes are used over that of the time in which the plan uses them."""
+        if not self.case.resources.price_changes:
+            return 1.0
+        price = segment_price(segment, mode, self.case, self.catalog, self.pools)
+        planned = float(price.mean(segment.start_s, segment.end_s))
+        return price.mean(start_s, end_s) / planned if planned > 0.0 else 1.0
 
 
 def _saving(segment: Segment) -> Saving:

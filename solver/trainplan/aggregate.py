@@ -178,7 +178,7 @@ def without_calendar(spec: ProblemSpec) -> ProblemSpec:
             r,
             held_nodes=(max(r.held_nodes),),
             frozen=(),
-            price_factors=(min(r.price_factors),) if r.price_factors else (),
+            price_factor=(min(r.price_factor),) if r.price_factor else (),
         )
         for r in spec.resources
     )

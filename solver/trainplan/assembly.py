@@ -131,7 +131,7 @@ def _rewindowed(build: _Builder, windows: tuple[tuple[float, float], ...]) -> _B
         held = tuple(inf for _ in windows) if site is None else _held(again, site, known.mode)
         frozen = () if site is None else calendar_windows.frozen_windows(build.case, site, windows)
         factors = () if site is None else _price_factors(again, site, known.mode)
-        again.resources.append(replace(known, held_nodes=held, frozen=frozen, price_factors=factors))
+        again.resources.append(replace(known, held_nodes=held, frozen=frozen, price_factor=factors))
     return again
 
 
@@ -207,7 +207,7 @@ def _resource(build: _Builder, site: Site, name: str) -> int:
             unusable_tail_days=mode.unusable_tail_s / DAY_S,
             latest_start_days=_latest_start_days(build, mode.max_lead_days),
             frozen=calendar_windows.frozen_windows(build.case, site, build.windows),
-            price_factors=_price_factors(build, site, name),
+            price_factor=_price_factors(build, site, name),
         )
     )
     return len(build.resources) - 1
@@ -217,7 +217,7 @@ def _price_factors(build: _Builder, site: Site, mode: str) -> tuple[float, ...]:
     """What is bought is paid at the price of the day its purchase begins (see ``_products``)."""
     if build.catalog.modes[mode].paid == "committed":
         return ()
-    return calendar_windows.price_factors(site, mode, build.windows)
+    return calendar_windows.price_factor(site, mode, build.windows)
 
 
 def _latest_start_days(build: _Builder, lead_days: float | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainplan.assembly import Assembly
 from trainplan.candidates import HEADROOM_FRAC
+from trainplan.sites import Site
 from trainplan_models import costs
 from trainplan_models.plan import AssumedValue, Plan, Segment
 
@@ -41,7 +42,24 @@ def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
                 effect="list price; what is quoted to you may differ" if offer else "",
             )
         )
+        rows += _price_changes(sites[pool], mode)
     return rows
+
+
+def _price_changes(site: Site, mode: str) -> list[AssumedValue]:
+    price = site.price_over_time.get(mode)
+    if price is None:
+        return []
+    return [
+        AssumedValue(
+            key=f"price {site.name} {mode} from day {start_s / DAY_S:.4g}",
+            value=f"{usd:.4g} USD per node-hour",
+            source="resources.price_changes of the case",
+            as_of="",
+            effect="when the work is done and what is bought when",
+        )
+        for start_s, usd in zip(price.starts_s, price.usd_per_node_h, strict=True)
+    ]
 
 
 def _world(assembly: Assembly, plan: Plan) -> list[AssumedValue]:

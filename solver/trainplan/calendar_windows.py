@@ -73,7 +73,7 @@ def held_nodes(case: Case, site: Site, spans: tuple[tuple[float, float], ...]) -
     return tuple(found)
 
 
-def price_factors(site: Site, mode: str, spans: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
+def price_factor(site: Site, mode: str, spans: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
     """Price under a mode in each window over the price without changes; empty where nothing changes it."""
     price, usd = site.price_over_time.get(mode), site.usd_per_node_h[mode]
     if price is None or usd == 0.0:

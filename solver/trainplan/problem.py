@@ -101,7 +101,7 @@ class Resource:
     """How far ahead a purchase may begin."""
     frozen: tuple[int, ...] = ()
     """Windows in which nothing runs."""
-    price_factors: tuple[float, ...] = ()
+    price_factor: tuple[float, ...] = ()
     """Price in each window over the one that ``Option.daily`` is stated at; empty where it never changes."""
 
     def over(self, part_of: Sequence[int]) -> Resource:
@@ -110,7 +110,7 @@ class Resource:
             self,
             held_nodes=tuple(self.held_nodes[w] for w in part_of),
             frozen=tuple(n for n, w in enumerate(part_of) if w in self.frozen),
-            price_factors=tuple(self.price_factors[w] for w in part_of) if self.price_factors else (),
+            price_factor=tuple(self.price_factor[w] for w in part_of) if self.price_factor else (),
         )
 
 
@@ -201,7 +201,7 @@ class ProblemSpec:
     def daily_in(self, option: int, window: int) -> Charges:
         """USD per calendar day in use in a window, by category."""
         o = self.options[option]
-        factors = self.resources[o.resource].price_factors
+        factors = self.resources[o.resource].price_factor
         if not factors or factors[window] == 1.0:
             return o.daily
         return tuple((name, usd * factors[window] if name in PRICED else usd) for name, usd in o.daily)
@@ -213,7 +213,7 @@ class ProblemSpec:
     def cheapest_daily_usd(self, option: int) -> float:
         """USD per calendar day in use where it costs least."""
         o = self.options[option]
-        if not self.resources[o.resource].price_factors:
+        if not self.resources[o.resource].price_factor:
             return o.daily_usd
         return min(self.daily_usd_in(option, window) for window in range(len(self.windows)))
 

@@ -76,9 +76,7 @@ def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[
                 place = Place(pool.cloud, pool.region)
                 as_of = dict(pool.price_as_of)
                 over_time = _over_time(case, pool.name, place, prices)
-                rented.append(
-                    Site(pool.name, place, pool.node, pool.accelerator, prices, as_of, over_time)
-                )
+                rented.append(Site(pool.name, place, pool.node, pool.accelerator, prices, as_of, over_time))
             else:
                 removed["no offer under resources.billing"] += 1
     kept = _without_dearer_regions(case, rented)
@@ -139,7 +137,9 @@ def _price_change_mistakes(case: Case, catalog: Catalog, places: set[str], modes
         for place, name in enumerate(change.pools):
             if name not in known:
                 wrong.append(
-                    case.problem(f"{key}.pools[{place}]", f"unknown pool or cloud {name!r}", _hint(name, known))
+                    case.problem(
+                        f"{key}.pools[{place}]", f"unknown pool or cloud {name!r}", _hint(name, known)
+                    )
                 )
             elif name in owned and not owned[name].node_usd_per_h:
                 message = f"{name} has no price that could change"
@@ -165,9 +165,7 @@ def _over_time(case: Case, name: str, place: Place, prices: dict[str, float]) ->
         return {}
     where = (place.cloud, place.region)
     found = {mode: node_price(case, name, where, mode, usd) for mode, usd in prices.items()}
-    return {
-        mode: price for mode, price in found.items() if price.changes or price.at(0.0) != prices[mode]
-    }
+    return {mode: price for mode, price in found.items() if price.changes or price.at(0.0) != prices[mode]}
 
 
 def _hint(name: str, known: set[str]) -> str:

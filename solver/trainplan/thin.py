@@ -108,7 +108,7 @@ def _undominated(
 
 def _daily_usd(spec: ProblemSpec, mine: list[int]) -> Floats:
     """Cost of a day at work by option and window; one column where no price changes."""
-    changes = any(spec.resources[spec.options[n].resource].price_factors for n in mine)
+    changes = any(spec.resources[spec.options[n].resource].price_factor for n in mine)
     windows = range(len(spec.windows)) if changes else range(1)
     return np.array([[spec.daily_usd_in(n, w) for w in windows] for n in mine])
 

@@ -163,7 +163,10 @@ def purchases(
         tail = spec.resources[resource].unusable_tail_days
         choices.append(
             [
-                (resource, Purchase(k, nodes, ceil(one.first_day), min(latest, floor(min(one.last_day, latest)))))
+                (
+                    resource,
+                    Purchase(k, nodes, ceil(one.first_day), min(latest, floor(min(one.last_day, latest)))),
+                )
                 for k, one in enumerate(spec.products)
                 if one.resource == resource
                 for nodes in sorted(together - {0})

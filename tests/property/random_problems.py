@@ -79,7 +79,7 @@ def _with_prices(pick: Random, spec: ProblemSpec) -> ProblemSpec:
     def changed(one: Resource) -> Resource:
         factors = tuple(pick.choice([1.0, 1.0, 0.55, 0.8, 1.6]) for _ in spec.windows)
         steps = not one.committed and len(factors) > 1 and pick.random() < 0.3
-        return replace(one, price_factors=factors) if steps else one
+        return replace(one, price_factor=factors) if steps else one
 
     products: list[Product] = []
     for one in spec.products:

@@ -50,7 +50,7 @@ def reach(spec: ProblemSpec, pair: Pair, runs_on: bool) -> float:
 def daily_usd(spec: ProblemSpec, option: int, window: int) -> float:
     """What a day at work costs in a window: what follows the price of nodes at the price of the window."""
     o = spec.options[option]
-    factors = spec.resources[o.resource].price_factors or (1.0,) * len(spec.windows)
+    factors = spec.resources[o.resource].price_factor or (1.0,) * len(spec.windows)
     return sum(usd * (factors[window] if name in FOLLOWS_THE_PRICE else 1.0) for name, usd in o.daily)
 
 

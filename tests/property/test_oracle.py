@@ -95,7 +95,7 @@ def features(spec: ProblemSpec, outcome: Outcome) -> Iterator[str]:
         "moves": len(regions) > len(spec.tasks),
         "side by side": any(len(group) > 1 for group in spec.parallel_groups),
         "price changes": any(
-            len({*spec.resources[spec.options[o].resource].price_factors}) > 1 for o in options_used
+            len({*spec.resources[spec.options[o].resource].price_factor}) > 1 for o in options_used
         ),
         "under a budget": spec.budget_usd < inf,
         "under a deadline": spec.deadline_days < inf,

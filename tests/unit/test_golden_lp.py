@@ -137,7 +137,7 @@ SPECS: dict[str, ProblemSpec] = {
     "billing-price-change": spec(
         1,
         (option(0, daily=(("compute", 100.0), ("monitoring", 4.0))),),
-        resources=(limited((inf, inf, inf), "on-demand", price_factors=(1.0, 1.0, 0.6)),),
+        resources=(limited((inf, inf, inf), "on-demand", price_factor=(1.0, 1.0, 0.6)),),
     ),
     "commitments-price-change": spec(
         1,

@@ -85,7 +85,7 @@ def schedule(plan: Plan) -> Section:
         Table(
             title="Configuration",
             columns=CONFIGURATION,
-            rows=tuple(_configuration_row(i, s) for i, s in enumerate(plan.segments, 1)),
+            rows=tuple(_configuration_row(plan, i, s) for i, s in enumerate(plan.segments, 1)),
         ),
         Table(
             title="Checkpoints and failures",
@@ -127,7 +127,19 @@ def _segment_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
     )
 
 
-def _configuration_row(index: int, segment: Segment) -> tuple[str, ...]:
+def _price_words(plan: Plan, segment: Segment) -> str:
+    """The price of a node-hour, and from when on where it changes."""
+    if not segment.prices:
+        return wording.number(segment.usd_per_node_h) if segment.usd_per_node_h else "none by the hour"
+    first, *later = segment.prices
+    changes = [
+        f"{wording.number(price.usd_per_node_h)} from {wording.moment(plan, price.start_s)}"
+        for price in later
+    ]
+    return ", ".join([wording.number(first.usd_per_node_h), *changes])
+
+
+def _configuration_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
     return (
         str(index),
         wording.percent(segment.work_frac),
@@ -139,7 +151,7 @@ def _configuration_row(index: int, segment: Segment) -> tuple[str, ...]:
         wording.tokens(segment.global_batch_tokens),
         segment.layout.precision,
         wording.size(segment.peak_memory_bytes),
-        wording.number(segment.usd_per_node_h) if segment.usd_per_node_h else "none by the hour",
+        _price_words(plan, segment),
         wording.percent(segment.paid_frac),
     )
 
