@@ -16,6 +16,7 @@ from trainplan_models.case_resources import Free, Freeze, Grant, Owned, PriceCha
 from trainplan_models.case_rules import mistakes_of
 from trainplan_models.case_tasks import (
     TRAINING_KINDS,
+    BatchStep,
     Dataset,
     Lora,
     Precision,
@@ -51,6 +52,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "TRAINING_KINDS",
     "Assumptions",
+    "BatchStep",
     "Case",
     "Checkpoints",
     "Dataset",

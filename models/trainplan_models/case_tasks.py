@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from trainplan_models.base import Record
 from trainplan_models.case_rules import KINDS
+from trainplan_models.places import Path
 from trainplan_models.units import (
     AcceleratorHours,
     Bytes,
@@ -42,6 +44,8 @@ TaskKind = Literal[
 Precision = Literal["fp32", "bf16", "fp16", "fp8", "fp4"]
 TRAINING_KINDS = frozenset(name for name, kind in KINDS.items() if kind.trains)
 """Kinds of tasks that change weights."""
+RAMPED = ("pretrain", "continue", "sft", "reward-model", "preference")
+"""Kinds whose global batch may grow while they train."""
 
 
 class Shape(Record):
@@ -156,6 +160,15 @@ def _batch(value: object, info: ValidationInfo) -> object:
     return f"{int(match[1].replace(',', '')) * length} tokens"
 
 
+class BatchStep(Record):
+    """A smaller global batch that training starts with."""
+
+    global_batch_tokens: Annotated[Tokens, Positive] = Field(alias="global_batch")
+    """Tokens per optimizer step."""
+    until_tokens: Annotated[Tokens, Positive] = Field(alias="until")
+    """Tokens of the task after which the next step of the ramp, at last ``global_batch`` itself, follows."""
+
+
 class Task(Record):
     """One unit of training work."""
 
@@ -172,6 +185,8 @@ class Task(Record):
         default=None, alias="global_batch"
     )
     """Tokens per optimizer step; in a file also a number of sequences, like ``512 sequences``."""
+    batch_ramp: tuple[BatchStep, ...] = ()
+    """Smaller global batches in order of time, before ``global_batch``: a ramp-up of the batch."""
     precision: Precision = "bf16"
     optimizer: str = "adamw"
     """A recipe of the catalogue: adamw, adamw-8bit, adamw-bf16, sgd, muon."""
@@ -210,6 +225,35 @@ class Task(Record):
             fix = "The global batch is in tokens: sequences times sequence_length, or `512 sequences`."
             refuse_all("Task", [(("global_batch",), message, fix)])
         return self
+
+    @model_validator(mode="after")
+    def _ramp_rises(self) -> Self:
+        if self.batch_ramp:
+            wrong = self._ramp_mistakes()
+            refuse_all("Task", [(("batch_ramp", *path), message, fix) for path, message, fix in wrong])
+        return self
+
+    def _ramp_mistakes(self) -> Iterator[tuple[Path, str, str]]:
+        last, tokens = self.global_batch_tokens, self.tokens
+        if last is None or tokens is None or self.kind not in RAMPED:
+            fix = f"Add `global_batch` and `tokens`; kinds with a ramp are {', '.join(RAMPED)}."
+            yield (), "a batch ramp needs tokens and the batch it ends at", fix
+            return
+        if self.rounds > 1:
+            yield (), "a batch ramp is for one round", "Make the first round a task of its own."
+        steps = [(step.global_batch_tokens, step.until_tokens) for step in self.batch_ramp]
+        for index, ((batch, until), (after, end)) in enumerate(pairwise([*steps, (last, tokens)])):
+            if batch >= after:
+                message = f"a batch of {batch:.15g} tokens does not grow to {after:.15g}"
+                yield (index, "global_batch"), message, "Write the batches from small to large."
+            if until >= end:
+                message = f"this batch lasts until {until:.15g} tokens, the next one until {end:.15g}"
+                yield (index, "until"), message, "Write tokens since the start of the task, in rising order."
+        if self.sequence_length is not None and steps[0][0] < self.sequence_length:
+            message = (
+                f"a batch of {steps[0][0]:.15g} tokens is less than one sequence of {self.sequence_length}"
+            )
+            yield (0, "global_batch"), message, "The global batch is in tokens."
 
     @property
     def trains(self) -> bool:

@@ -65,6 +65,16 @@ class PriceFrom(Record):
     usd_per_node_h: float
 
 
+class BatchPhase(Record):
+    """A stretch of a segment with one global batch."""
+
+    tokens: float
+    """Trained on in it."""
+    global_batch_tokens: float
+    tokens_per_s: float
+    """While it trains, before failures and checkpoints."""
+
+
 class Segment(Record):
     """A stretch of time in which one task runs on one candidate under one billing mode."""
 
@@ -96,6 +106,9 @@ class Segment(Record):
     peak_memory_bytes: float
     layout: Layout
     global_batch_tokens: float
+    """Tokens per optimizer step; where the batch grows, the largest it reaches in the task."""
+    batches: tuple[BatchPhase, ...] = ()
+    """The batches it goes through where the batch of its task grows; ``tokens_per_s`` is then that of the task."""
     sequence_length: int
     checkpoint: CheckpointPlan
     usd_per_node_h: float

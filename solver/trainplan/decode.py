@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from trainplan.assembly import Assembly
+from trainplan.batch_phases import with_batches
 from trainplan.options import Detail
 from trainplan.regional import dataset_bytes
 from trainplan.solve import Decision, Outcome, Use
@@ -42,8 +43,8 @@ def segments_of(assembly: Assembly, decision: Decision) -> tuple[Segment, ...]:
     for run in joined:
         detail = assembly.details[run[0].option]
         if detail is not None:
-            found.append(_segment(detail, run))
-    return tuple(found)
+            found.append((_segment(detail, run), detail))
+    return with_batches(found, assembly.case.assumptions.throughput_factor)
 
 
 def _segment(detail: Detail, run: list[Use]) -> Segment:

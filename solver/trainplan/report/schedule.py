@@ -139,6 +139,16 @@ def _price_words(plan: Plan, segment: Segment) -> str:
     return ", ".join([wording.number(first.usd_per_node_h), *changes])
 
 
+def _batch_words(segment: Segment) -> str:
+    """The global batch, or how it grows."""
+    if not segment.batches:
+        return wording.tokens(segment.global_batch_tokens)
+    return ", then ".join(
+        f"{wording.tokens(phase.global_batch_tokens)} for {wording.tokens(phase.tokens)}"
+        for phase in segment.batches
+    )
+
+
 def _configuration_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
     return (
         str(index),
@@ -148,7 +158,7 @@ def _configuration_row(plan: Plan, index: int, segment: Segment) -> tuple[str, .
         str(segment.spare_nodes),
         wording.duration(segment.setup_s),
         f"{segment.sequence_length:,}",
-        wording.tokens(segment.global_batch_tokens),
+        _batch_words(segment),
         segment.layout.precision,
         wording.size(segment.peak_memory_bytes),
         _price_words(plan, segment),
