@@ -3,7 +3,7 @@
 Nothing here comes from the optimization: prices are looked up again in the catalogue, hours are those of
 the segments. The quantities are
 
-* **node-hours** of a segment: ``(nodes + spare_nodes) * (end - start) * paid_frac``;
+* **node-hours** of a segment: ``(nodes + spare_nodes) * (end - start) * paid_frac * expected_frac``;
 * **programme days**: ``finish_s / 86400``;
 * **used** node-hours of a commitment: what the segments in its pool and mode need, hour by hour, shared
   among the purchases in proportion to their nodes, and among tasks in proportion to what they run.
@@ -40,9 +40,9 @@ def total_usd(lines: Iterable[CostLine]) -> float:
 
 
 def node_hours(segment: Segment) -> float:
-    """Node-hours of a segment that are paid for, spares and set-up included."""
+    """Node-hours of a segment that are expected to be paid for, spares and set-up included."""
     hours = (segment.end_s - segment.start_s) / HOUR_S
-    return (segment.nodes + segment.spare_nodes) * hours * segment.paid_frac
+    return (segment.nodes + segment.spare_nodes) * hours * segment.paid_frac * segment.expected_frac
 
 
 def account(plan: Plan, case: Case, catalog: Catalog) -> list[CostLine]:
@@ -108,19 +108,22 @@ def commitment_use(
     for start, end in pairwise(times):
         hours = (end - start) / HOUR_S
         need: dict[str, float] = defaultdict(float)
+        most = 0.0
         for segment in segments:
             if segment.start_s <= start and end <= segment.end_s:
-                need[segment.task] += (segment.nodes + segment.spare_nodes) * segment.paid_frac
+                nodes = (segment.nodes + segment.spare_nodes) * segment.paid_frac
+                need[segment.task] += nodes * segment.expected_frac
+                most += nodes
         have = [
             buy.nodes * buy.count if buy.start_s <= start and end <= buy.end_s else 0 for buy in purchases
         ]
         wanted, bought = sum(need.values()), sum(have)
         if end - start > _SAME_TIME_S:
-            uncovered += max(0.0, wanted - bought) * hours
+            uncovered += max(0.0, most - bought) * hours
         share = min(1.0, wanted / bought) if bought else 0.0
         for place, nodes in enumerate(have):
             for task, count in need.items():
-                used[place][task] += nodes * share * hours * count / wanted
+                used[place][task] += nodes * share * hours * count / max(wanted, 1e-12)
     return used, uncovered
 
 
@@ -239,6 +242,7 @@ def _placements(bill: Bill) -> None:
     for placement in bill.plan.placements:
         charge = placement_charge(bill.plan, bill.case, bill.catalog, placement)
         item = f"{placement.what} on {placement.tier}"
+        expected = bill.task(placement.task).expected_frac
         for name, quantity, unit, usd in (
             (item, charge.kept_gb_months, "GB-month", charge.kept_usd),
             (f"{item}: rest of the minimum duration", charge.unmet_gb_months, "GB-month", charge.unmet_usd),
@@ -246,7 +250,7 @@ def _placements(bill: Bill) -> None:
             (f"{item}: requests", charge.requests / 1e4, "10k requests", charge.request_usd),
         ):
             if quantity > 0:
-                bill.add(costs.STORAGE, placement.task, name, quantity, unit, usd / quantity)
+                bill.add(costs.STORAGE, placement.task, name, quantity * expected, unit, usd / quantity)
 
 
 def saves(segment: Segment) -> float:
@@ -278,7 +282,8 @@ def _saves(bill: Bill) -> None:
                 continue
             tier = storage.find_tier(bill.catalog, name, segment.region)
             price = storage.save_requests_usd(tier, segment.checkpoint.size_bytes, object_bytes)
-            bill.add(costs.STORAGE, segment.task, f"{what} to {name}: requests", count, "save", price)
+            item = f"{what} to {name}: requests"
+            bill.add(costs.STORAGE, segment.task, item, count * segment.expected_frac, "save", price)
 
 
 # Network
@@ -312,7 +317,7 @@ def _traffic(bill: Bill) -> None:
                 size = weights_bytes(last.checkpoint.size_bytes)
                 _moved(bill, task.name, f"weights of {name}", bill.place(last), places[0], size)
     for segment in bill.plan.segments:
-        count = (segment.end_s - segment.start_s) * costs.copies_per_s(bill.case)
+        count = (segment.end_s - segment.start_s) * costs.copies_per_s(bill.case) * segment.expected_frac
         if count == 0.0:
             continue
         usd = network.second_region_usd(bill.catalog, bill.place(segment), segment.checkpoint.size_bytes)
@@ -325,7 +330,7 @@ def _traffic(bill: Bill) -> None:
 def _once(bill: Bill) -> None:
     for task in bill.case.tasks:
         category = costs.bought_category(task.kind)
-        bill.add(category, task.name, "bought", task.rounds, "round", task.cost_usd or 0.0)
+        bill.add(category, task.name, "bought", task.expected_rounds, "round", task.cost_usd or 0.0)
     rented = {s.cloud for s in bill.plan.segments if bill.paid(s.mode) != "held"}
     for cloud in costs.new_clouds(bill.case, rented):
         bill.add(costs.MIGRATION, "", cloud, 1.0, "cloud", costs.migration_usd_per_cloud(bill.case))

@@ -17,6 +17,7 @@ from trainplan_models.units import (
     Bytes,
     Count,
     DateOrDuration,
+    Fraction,
     Names,
     Number,
     Positive,
@@ -196,7 +197,11 @@ class Task(Record):
     after: Names = ()
     """Tasks that have to be done before this one begins."""
     rounds: PositiveCount = 1
-    """How many times the work is done, one after the other."""
+    """How many times the work is done, one after the other; with ``stop_chance``, at most."""
+    stop_chance_frac: Annotated[Fraction, Positive] | None = Field(default=None, alias="stop_chance")
+    """Chance, after each round but the last, that no further round is needed."""
+    chance_frac: Annotated[Fraction, Positive] = Field(default=1.0, alias="chance")
+    """Chance that the task is done at all; time is kept for it all the same, and what follows it is done anyway."""
     framework: str = "auto"
     """Which launcher's divisibility rules bind the layout: megatron, torchtitan, fsdp, deepspeed, maxtext."""
     accelerator_hours: Annotated[AcceleratorHours, Positive] | None = None
@@ -224,6 +229,24 @@ class Task(Record):
             message = f"a batch of {batch:.15g} tokens is less than one sequence of {length}"
             fix = "The global batch is in tokens: sequences times sequence_length, or `512 sequences`."
             refuse_all("Task", [(("global_batch",), message, fix)])
+        return self
+
+    @model_validator(mode="after")
+    def _chances_are_chances(self) -> Self:
+        wrong: list[tuple[Path, str, str]] = []
+        stop = self.stop_chance_frac
+        if stop is not None and self.rounds == 1:
+            message = "a task of one round has no further round that could be left out"
+            wrong.append(
+                (("stop_chance",), message, "Add `rounds: 5`, or write `chance: 40%` of doing it at all.")
+            )
+        if stop is not None and stop >= 1:
+            message = f"a chance of {stop:.0%} to stop means one round"
+            wrong.append((("stop_chance",), message, "Write `rounds: 1`, or a chance below 100%."))
+        if self.chance_frac > 1:
+            message = f"{self.chance_frac:.0%} is more than certain"
+            wrong.append((("chance",), message, "Write a chance up to 100%."))
+        refuse_all("Task", wrong)
         return self
 
     @model_validator(mode="after")
@@ -259,3 +282,15 @@ class Task(Record):
     def trains(self) -> bool:
         """Whether the task changes weights."""
         return self.kind in TRAINING_KINDS
+
+    @property
+    def expected_rounds(self) -> float:
+        """Mean number of rounds that are done: ``c (1 - (1-p)^n) / p`` of ``n``, with ``p`` the chance to stop."""
+        stop = self.stop_chance_frac
+        rounds = float(self.rounds) if stop is None else (1.0 - (1.0 - stop) ** self.rounds) / stop
+        return self.chance_frac * rounds
+
+    @property
+    def expected_frac(self) -> float:
+        """Share of the work that is expected to be done."""
+        return self.expected_rounds / self.rounds

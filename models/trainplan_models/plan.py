@@ -102,6 +102,8 @@ class Segment(Record):
     """Useful share of the calendar time after failures, checkpoints and spot waits."""
     paid_frac: float = 1.0
     """Share of the calendar time that is paid for (spot is paid only while up)."""
+    expected_frac: float = 1.0
+    """Share of the stretch that is expected to be needed, where rounds may not be done; the rest is reserved."""
     mfu_frac: float
     peak_memory_bytes: float
     layout: Layout
@@ -175,6 +177,23 @@ class TaskTime(Record):
     task: str
     start_s: float
     end_s: float
+
+
+class Trial(Record):
+    """A task of which not all rounds need be done."""
+
+    task: str
+    rounds: int
+    """For which time is reserved: the worst case."""
+    expected_rounds_count: float
+    all_chance_frac: float
+    """Chance that every round is done."""
+    none_chance_frac: float
+    """Chance that the task is not done at all."""
+    expected_usd: float
+    """Its lines of the bill."""
+    worst_usd: float
+    """What they would come to with every round done."""
 
 
 class LimitUse(Record):
@@ -311,13 +330,17 @@ class Plan(Record):
     total_usd: float
     finish_s: float
     tokens: float
-    """Tokens trained over all tasks and rounds."""
+    """Tokens trained over all tasks and rounds, as many as are expected to be done."""
     price_dates: tuple[str, ...]
     segments: tuple[Segment, ...]
     tasks: tuple[TaskTime, ...]
     purchases: tuple[Purchase, ...] = ()
     placements: tuple[Placement, ...] = ()
     cost_lines: tuple[CostLine, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    """Tasks that may end early or not be done; what the plan costs is the expected cost."""
+    worst_usd: float | None = None
+    """What the plan costs when every round of these is done; None where there are none."""
     limits: tuple[LimitUse, ...] = ()
     peaks: tuple[Peak, ...] = ()
     alternatives: tuple[Alternative, ...] = ()

@@ -277,7 +277,7 @@ def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
         (costs.CPU_NODES, costs.cpu_nodes_usd_per_day(case, catalog)),
     )
     bought = tuple(
-        (costs.bought_category(work.task.kind), (work.task.cost_usd or 0.0) * work.task.rounds)
+        (costs.bought_category(work.task.kind), (work.task.cost_usd or 0.0) * work.task.expected_rounds)
         for work in build.works
         if work.task.cost_usd
     )

@@ -78,6 +78,7 @@ def _segment(detail: Detail, run: list[Use]) -> Segment:
         tokens_per_s=candidate.tokens_per_s,
         goodput_frac=detail.goodput_frac,
         paid_frac=detail.paid_frac,
+        expected_frac=work.task.expected_frac,
         mfu_frac=candidate.mfu_frac,
         peak_memory_bytes=candidate.peak_memory_bytes,
         layout=candidate.layout,

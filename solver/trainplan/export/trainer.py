@@ -47,8 +47,15 @@ class Trainer:
 
     def notes(self, unit: LaunchUnit) -> list[str]:
         """What its files cannot say of a unit."""
-        found = self.cannot_express(unit)
-        return found if self.grows_batch or not unit.segment.batches else [*found, ramp_note(unit)]
+        found = list(self.cannot_express(unit))
+        if unit.segment.batches and not self.grows_batch:
+            found.append(ramp_note(unit))
+        if unit.task.expected_rounds_count < unit.task.rounds:
+            found.append(
+                f"{unit.task.name} has up to {unit.task.rounds} rounds, {unit.task.expected_rounds_count:.2f} are expected: "
+                "whether another one is needed is yours to decide; these files do them all."
+            )
+        return found
 
 
 def start_script(unit: LaunchUnit, trainer: Trainer) -> str:

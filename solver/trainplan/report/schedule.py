@@ -66,6 +66,15 @@ PLACEMENTS = (
     Column("Size", numeric=True),
     Column("Held", numeric=True),
 )
+TRIALS = (
+    Column("Task"),
+    Column("Rounds reserved", numeric=True),
+    Column("Expected", numeric=True),
+    Column("All are done", numeric=True),
+    Column("None is done", numeric=True),
+    Column("Expected USD", numeric=True),
+    Column("Worst-case USD", numeric=True),
+)
 TASKS = (Column("Task"), Column("From"), Column("To"), Column("Length", numeric=True))
 
 
@@ -96,6 +105,8 @@ def schedule(plan: Plan) -> Section:
     if plan.tasks:
         rows = tuple(_task_row(plan, task) for task in plan.tasks)
         tables.append(Table(title="Tasks", columns=TASKS, rows=rows))
+    if plan.trials:
+        tables.append(_trials(plan))
     paragraphs = []
     if plan.purchases:
         rows = tuple(_purchase_row(plan, purchase) for purchase in plan.purchases)
@@ -107,6 +118,29 @@ def schedule(plan: Plan) -> Section:
         rows = tuple(_placement_row(placement) for placement in plan.placements)
         tables.append(Table(title="Storage", columns=PLACEMENTS, rows=rows))
     return Section(title="The plan", paragraphs=tuple(paragraphs), tables=tuple(tables))
+
+
+def _trials(plan: Plan) -> Table:
+    """What is expected of tasks that may end early, and what the plan is prepared for."""
+    rows = tuple(
+        (
+            trial.task,
+            str(trial.rounds),
+            wording.number(trial.expected_rounds_count),
+            wording.percent(trial.all_chance_frac),
+            wording.percent(trial.none_chance_frac),
+            wording.usd(trial.expected_usd),
+            wording.usd(trial.worst_usd),
+        )
+        for trial in plan.trials
+    )
+    note = (
+        "From, to and nodes of these tasks, and the finish, are the worst case: time is reserved for every round. "
+        "The bill, its total and the budget line count the expected rounds"
+    )
+    if plan.worst_usd is not None:
+        note += f"; with every round the plan costs {wording.usd(plan.worst_usd)} USD"
+    return Table(title="Rounds that may be left out", columns=TRIALS, rows=rows, note=f"{note}.")
 
 
 def _segment_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
