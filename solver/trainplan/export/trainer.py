@@ -50,10 +50,11 @@ class Trainer:
         found = list(self.cannot_express(unit))
         if unit.segment.batches and not self.grows_batch:
             found.append(ramp_note(unit))
-        if unit.task.expected_rounds_count < unit.task.rounds:
+        rounds, expected = unit.task.rounds, unit.task.expected_rounds_count
+        if expected < rounds:
             found.append(
-                f"{unit.task.name} has up to {unit.task.rounds} rounds, {unit.task.expected_rounds_count:.2f} are expected: "
-                "whether another one is needed is yours to decide; these files do them all."
+                f"{unit.task.name} has up to {rounds} rounds, {expected:.2f} are expected: whether another one is "
+                "needed is yours to decide; these files do them all."
             )
         return found
 
