@@ -3,7 +3,7 @@
 Nothing here comes from the optimization: prices are looked up again in the catalogue, hours are those of
 the segments. The quantities are
 
-* **node-hours** of a segment: ``(nodes + spare_nodes) * (end - start) * paid_frac``;
+* **node-hours** of a segment: ``(nodes + spare_nodes) * (end - start) * paid_frac * expected_frac``;
 * **programme days**: ``finish_s / 86400``;
 * **used** node-hours of a commitment: what the segments in its pool and mode need, hour by hour, shared
   among the purchases in proportion to their nodes, and among tasks in proportion to what they run.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING
 from trainplan_models import costs, network, storage
 from trainplan_models.bill import Bill
 from trainplan_models.checkpoint import weights_bytes
+from trainplan_models.node_prices import price_over_time, segment_price, usd_per_node_h
 from trainplan_models.plan import CostLine, Placement, Plan, Purchase, Segment
 from trainplan_models.reliability import DAY_S, HOUR_S
 
 if TYPE_CHECKING:
     from trainplan_models.case import Case, Task
-    from trainplan_models.catalog import Catalog, Pool
+    from trainplan_models.catalog import Catalog
 
 _SAME_TIME_S = 1.0
 
@@ -39,9 +40,9 @@ def total_usd(lines: Iterable[CostLine]) -> float:
 
 
 def node_hours(segment: Segment) -> float:
-    """Node-hours of a segment that are paid for, spares and set-up included."""
+    """Node-hours of a segment that are expected to be paid for, spares and set-up included."""
     hours = (segment.end_s - segment.start_s) / HOUR_S
-    return (segment.nodes + segment.spare_nodes) * hours * segment.paid_frac
+    return (segment.nodes + segment.spare_nodes) * hours * segment.paid_frac * segment.expected_frac
 
 
 def account(plan: Plan, case: Case, catalog: Catalog) -> list[CostLine]:
@@ -73,35 +74,24 @@ def account(plan: Plan, case: Case, catalog: Catalog) -> list[CostLine]:
 # Nodes
 
 
-def usd_per_node_h(pool: str, mode: str, case: Case, pools: Mapping[str, Pool]) -> float | None:
-    """Price of a node-hour in the catalogue, less the discount; None where it is not sold."""
-    known = pools.get(pool)
-    return (
-        None if known is None or mode not in known.usd_per_node_h else costs.node_usd_per_h(case, known, mode)
-    )
-
-
 def _nodes(bill: Bill) -> None:
     for segment in bill.plan.segments:
         paid = bill.paid(segment.mode)
         if paid == "committed":
             continue
-        if paid == "per-hour":
-            known = usd_per_node_h(segment.pool, segment.mode, bill.case, bill.pools)
-            price = segment.usd_per_node_h if known is None else known
-        else:
-            owned = bill.owned(segment)
-            price = 0.0 if owned is None else owned.node_usd_per_h or 0.0
         spares = f" + {segment.spare_nodes} spare" if segment.spare_nodes else ""
-        bill.add(
-            costs.node_category(bill.task(segment.task).kind),
-            segment.task,
-            f"{segment.mode} {segment.pool}, {segment.nodes}{spares} nodes",
-            node_hours(segment),
-            "node-hour",
-            price,
-            keep=True,
-        )
+        lasted_s = max(segment.end_s - segment.start_s, 1e-9)
+        price = segment_price(segment, segment.mode, bill.case, bill.catalog, bill.pools)
+        for start_s, end_s, usd in price.pieces(segment.start_s, segment.end_s):
+            bill.add(
+                costs.node_category(bill.task(segment.task).kind),
+                segment.task,
+                f"{segment.mode} {segment.pool}, {segment.nodes}{spares} nodes",
+                node_hours(segment) * (end_s - start_s) / lasted_s,
+                "node-hour",
+                usd,
+                keep=True,
+            )
 
 
 def commitment_use(
@@ -118,19 +108,22 @@ def commitment_use(
     for start, end in pairwise(times):
         hours = (end - start) / HOUR_S
         need: dict[str, float] = defaultdict(float)
+        most = 0.0
         for segment in segments:
             if segment.start_s <= start and end <= segment.end_s:
-                need[segment.task] += (segment.nodes + segment.spare_nodes) * segment.paid_frac
+                nodes = (segment.nodes + segment.spare_nodes) * segment.paid_frac
+                need[segment.task] += nodes * segment.expected_frac
+                most += nodes
         have = [
             buy.nodes * buy.count if buy.start_s <= start and end <= buy.end_s else 0 for buy in purchases
         ]
         wanted, bought = sum(need.values()), sum(have)
         if end - start > _SAME_TIME_S:
-            uncovered += max(0.0, wanted - bought) * hours
+            uncovered += max(0.0, most - bought) * hours
         share = min(1.0, wanted / bought) if bought else 0.0
         for place, nodes in enumerate(have):
             for task, count in need.items():
-                used[place][task] += nodes * share * hours * count / wanted
+                used[place][task] += nodes * share * hours * count / max(wanted, 1e-12)
     return used, uncovered
 
 
@@ -151,12 +144,15 @@ def _commitments(bill: Bill) -> None:
         used, _ = commitment_use(segments, purchases)
         for buy, by_task in zip(purchases, used, strict=True):
             bought = buy.nodes * buy.count * (buy.end_s - buy.start_s) / HOUR_S
-            known = usd_per_node_h(buy.pool, buy.mode, bill.case, bill.pools)
-            price = buy.usd / buy.bought_node_h if known is None else known
+            known = price_over_time(buy.pool, buy.mode, bill.case, bill.pools)
+            price = buy.usd / buy.bought_node_h if known is None else known.at(buy.start_s)
+            unchanged = usd_per_node_h(buy.pool, buy.mode, bill.case, bill.pools) or price
             item = f"{buy.mode} {buy.pool}, {buy.count} x {buy.nodes} nodes"
             for task, hours in sorted(by_task.items()):
                 category = costs.node_category(bill.task(task).kind)
                 bill.add(category, task, item, hours, "node-hour", price, fixed=True)
+                if category == costs.COMPUTE:
+                    bill.not_shared_usd[task] += hours * (price - unchanged)
             left = bought - math.fsum(by_task.values())
             bill.add(costs.UNUSED, "", item, left, "node-hour", price)
 
@@ -246,6 +242,7 @@ def _placements(bill: Bill) -> None:
     for placement in bill.plan.placements:
         charge = placement_charge(bill.plan, bill.case, bill.catalog, placement)
         item = f"{placement.what} on {placement.tier}"
+        expected = bill.task(placement.task).expected_frac
         for name, quantity, unit, usd in (
             (item, charge.kept_gb_months, "GB-month", charge.kept_usd),
             (f"{item}: rest of the minimum duration", charge.unmet_gb_months, "GB-month", charge.unmet_usd),
@@ -253,7 +250,7 @@ def _placements(bill: Bill) -> None:
             (f"{item}: requests", charge.requests / 1e4, "10k requests", charge.request_usd),
         ):
             if quantity > 0:
-                bill.add(costs.STORAGE, placement.task, name, quantity, unit, usd / quantity)
+                bill.add(costs.STORAGE, placement.task, name, quantity * expected, unit, usd / quantity)
 
 
 def saves(segment: Segment) -> float:
@@ -285,7 +282,8 @@ def _saves(bill: Bill) -> None:
                 continue
             tier = storage.find_tier(bill.catalog, name, segment.region)
             price = storage.save_requests_usd(tier, segment.checkpoint.size_bytes, object_bytes)
-            bill.add(costs.STORAGE, segment.task, f"{what} to {name}: requests", count, "save", price)
+            item = f"{what} to {name}: requests"
+            bill.add(costs.STORAGE, segment.task, item, count * segment.expected_frac, "save", price)
 
 
 # Network
@@ -319,7 +317,7 @@ def _traffic(bill: Bill) -> None:
                 size = weights_bytes(last.checkpoint.size_bytes)
                 _moved(bill, task.name, f"weights of {name}", bill.place(last), places[0], size)
     for segment in bill.plan.segments:
-        count = (segment.end_s - segment.start_s) * costs.copies_per_s(bill.case)
+        count = (segment.end_s - segment.start_s) * costs.copies_per_s(bill.case) * segment.expected_frac
         if count == 0.0:
             continue
         usd = network.second_region_usd(bill.catalog, bill.place(segment), segment.checkpoint.size_bytes)
@@ -332,7 +330,7 @@ def _traffic(bill: Bill) -> None:
 def _once(bill: Bill) -> None:
     for task in bill.case.tasks:
         category = costs.bought_category(task.kind)
-        bill.add(category, task.name, "bought", task.rounds, "round", task.cost_usd or 0.0)
+        bill.add(category, task.name, "bought", task.expected_rounds, "round", task.cost_usd or 0.0)
     rented = {s.cloud for s in bill.plan.segments if bill.paid(s.mode) != "held"}
     for cloud in costs.new_clouds(bill.case, rented):
         bill.add(costs.MIGRATION, "", cloud, 1.0, "cloud", costs.migration_usd_per_cloud(bill.case))
@@ -347,4 +345,5 @@ def _experiments(bill: Bill) -> None:
             base[line.task].append(line.quantity * line.unit_usd)
     for task, parts in base.items():
         share = costs.experiments_frac(bill.case)
-        bill.add(costs.EXPERIMENTS, task, "share of training compute", math.fsum(parts), "USD", share)
+        shared_usd = math.fsum(parts) - bill.not_shared_usd[task]
+        bill.add(costs.EXPERIMENTS, task, "share of training compute", shared_usd, "USD", share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ class Bill:
     catalog: Catalog
     pools: Mapping[str, Pool]
     """``catalog.pools()``."""
+    not_shared_usd: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By task, what is above the unchanged price in purchases; experiments are a share of compute without it."""
     _quantities: dict[_Key, float] = field(default_factory=dict)
     _kept: set[_Key] = field(default_factory=set)
 

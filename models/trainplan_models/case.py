@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from trainplan_models.base import Problem, Record
-from trainplan_models.case_resources import Free, Freeze, Grant, Owned, Quota, Resources
+from trainplan_models.case_resources import Free, Freeze, Grant, Owned, PriceChange, Quota, Resources
 from trainplan_models.case_rules import mistakes_of
 from trainplan_models.case_tasks import (
     TRAINING_KINDS,
+    BatchStep,
     Dataset,
     Lora,
     Precision,
@@ -51,6 +52,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "TRAINING_KINDS",
     "Assumptions",
+    "BatchStep",
     "Case",
     "Checkpoints",
     "Dataset",
@@ -63,6 +65,7 @@ __all__ = [
     "Owned",
     "People",
     "Precision",
+    "PriceChange",
     "Question",
     "Quota",
     "Resources",

@@ -74,6 +74,58 @@ class Freeze(Record):
         return self
 
 
+class PriceChange(Record):
+    """What nodes cost from a date on, or until one: a published cut, a contract or a discount that ends.
+
+    Several at one time follow each other in the order they are written in. A purchase is paid at the price
+    of the day it begins.
+    """
+
+    since: DateOrDuration | None = Field(default=None, alias="from")
+    """Absent: from day 0."""
+    until: DateOrDuration | None = Field(default=None, alias="to")
+    """The first moment at which the old price holds again; absent: never."""
+    pools: Names = ()
+    """Where; empty: everything that is rented. A pool, a cloud, ``cloud/region``, or an owned cluster."""
+    billing: Names = ()
+    """Under which billing modes; empty: under all."""
+    cut_frac: Annotated[Fraction, Positive] | None = Field(default=None, alias="cut")
+    """Share off the price, like 20%."""
+    rise_frac: Annotated[Fraction, Positive] | None = Field(default=None, alias="rise")
+    """Share put on the price, like 15%."""
+    usd_per_node_h: Annotated[UsdPerHour, Positive] | None = Field(default=None, alias="price")
+    """The price of a node-hour itself, after any discount."""
+
+    @model_validator(mode="after")
+    def _changes_a_price(self) -> Self:
+        told = [key for key in ("cut_frac", "rise_frac", "usd_per_node_h") if getattr(self, key) is not None]
+        wrong: list[tuple[Path, str, str]] = []
+        if len(told) != 1:
+            message = "a price change says one of `cut`, `rise` and `price`"
+            wrong.append(((), message, "Write `cut: 20%`, `rise: 15%`, or `price: 40 USD/hour` of a node."))
+        if self.since is None and self.until is None:
+            message = "this price holds all the time, which is no change"
+            wrong.append(((), message, "Add `from: day 20` or `to: day 20`, or use `discounts`."))
+        if self.cut_frac is not None and self.cut_frac >= 1:
+            wrong.append((("cut",), f"{self.cut_frac:.0%} off leaves no price", "Write a share below 100%."))
+        if self.usd_per_node_h is not None and not self.pools:
+            message = "one price cannot hold for every machine there is"
+            wrong.append(
+                (("price",), message, "Name the pools it is for: `pools: [aws/us-east-1/p5.48xlarge]`.")
+            )
+        since, until = self.since or 0.0, self.until
+        if until is not None and type(since) is type(until) and until <= since:  # type: ignore[operator]
+            wrong.append((("to",), "the price ends before it begins", "Write `to` after `from`."))
+        refuse_all("PriceChange", wrong)
+        return self
+
+    def applied(self, usd_per_node_h: float) -> float:
+        """The price while the change holds, from the one without it."""
+        if self.usd_per_node_h is not None:
+            return self.usd_per_node_h
+        return usd_per_node_h * (1.0 - (self.cut_frac or 0.0)) * (1.0 + (self.rise_frac or 0.0))
+
+
 class Owned(Record):
     """A cluster already there. Its capital cost is sunk unless ``usd_per_node_h`` says otherwise."""
 
@@ -160,6 +212,8 @@ class Resources(Record):
     grants: tuple[Grant, ...] = ()
     freezes: tuple[Freeze, ...] = ()
     """When nothing runs. What was bought is paid all the same."""
+    price_changes: tuple[PriceChange, ...] = ()
+    """What changes prices at a date."""
     discounts: dict[str, Fraction] = {}
     """Private discount by cloud or pool: ``{aws: 12%}`` off every rented price."""
     node_counts: tuple[Annotated[Nodes, Positive], ...] = ()

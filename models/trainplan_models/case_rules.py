@@ -158,10 +158,11 @@ def _moments(data: Data, tasks: Sequence[tuple[int, Data]]) -> Iterator[tuple[Pa
         for step, free in enumerate(_list(owned, "free") if isinstance(owned, Mapping) else ()):
             if isinstance(free, Mapping):
                 yield ("resources", "owned", index, "free", step, "from"), free.get("from")
-    for index, freeze in enumerate(_list(resources, "freezes")):
-        if isinstance(freeze, Mapping):
-            yield ("resources", "freezes", index, "from"), freeze.get("from")
-            yield ("resources", "freezes", index, "to"), freeze.get("to")
+    for key in ("freezes", "price_changes"):
+        for index, span in enumerate(_list(resources, key)):
+            if isinstance(span, Mapping):
+                yield ("resources", key, index, "from"), span.get("from")
+                yield ("resources", key, index, "to"), span.get("to")
     for index, grant in enumerate(_list(resources, "grants")):
         if isinstance(grant, Mapping):
             yield ("resources", "grants", index, "expires"), grant.get("expires")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from trainplan_models.base import Record
 from trainplan_models.case_rules import KINDS
+from trainplan_models.places import Path
 from trainplan_models.units import (
     AcceleratorHours,
     Bytes,
     Count,
     DateOrDuration,
+    Fraction,
     Names,
     Number,
     Positive,
@@ -42,6 +45,8 @@ TaskKind = Literal[
 Precision = Literal["fp32", "bf16", "fp16", "fp8", "fp4"]
 TRAINING_KINDS = frozenset(name for name, kind in KINDS.items() if kind.trains)
 """Kinds of tasks that change weights."""
+RAMPED = ("pretrain", "continue", "sft", "reward-model", "preference")
+"""Kinds whose global batch may grow while they train."""
 
 
 class Shape(Record):
@@ -156,6 +161,15 @@ def _batch(value: object, info: ValidationInfo) -> object:
     return f"{int(match[1].replace(',', '')) * length} tokens"
 
 
+class BatchStep(Record):
+    """A smaller global batch that training starts with."""
+
+    global_batch_tokens: Annotated[Tokens, Positive] = Field(alias="global_batch")
+    """Tokens per optimizer step."""
+    until_tokens: Annotated[Tokens, Positive] = Field(alias="until")
+    """Tokens of the task after which the next step of the ramp, at last ``global_batch`` itself, follows."""
+
+
 class Task(Record):
     """One unit of training work."""
 
@@ -172,6 +186,8 @@ class Task(Record):
         default=None, alias="global_batch"
     )
     """Tokens per optimizer step; in a file also a number of sequences, like ``512 sequences``."""
+    batch_ramp: tuple[BatchStep, ...] = ()
+    """Smaller global batches in order of time, before ``global_batch``: a ramp-up of the batch."""
     precision: Precision = "bf16"
     optimizer: str = "adamw"
     """A recipe of the catalogue: adamw, adamw-8bit, adamw-bf16, sgd, muon."""
@@ -181,7 +197,11 @@ class Task(Record):
     after: Names = ()
     """Tasks that have to be done before this one begins."""
     rounds: PositiveCount = 1
-    """How many times the work is done, one after the other."""
+    """How many times the work is done, one after the other; with ``stop_chance``, at most."""
+    stop_chance_frac: Annotated[Fraction, Positive] | None = Field(default=None, alias="stop_chance")
+    """Chance, after each round but the last, that no further round is needed."""
+    chance_frac: Annotated[Fraction, Positive] = Field(default=1.0, alias="chance")
+    """Chance that the task is done at all; time is kept for it all the same, and what follows it is done anyway."""
     framework: str = "auto"
     """Which launcher's divisibility rules bind the layout: megatron, torchtitan, fsdp, deepspeed, maxtext."""
     accelerator_hours: Annotated[AcceleratorHours, Positive] | None = None
@@ -211,7 +231,66 @@ class Task(Record):
             refuse_all("Task", [(("global_batch",), message, fix)])
         return self
 
+    @model_validator(mode="after")
+    def _chances_are_chances(self) -> Self:
+        wrong: list[tuple[Path, str, str]] = []
+        stop = self.stop_chance_frac
+        if stop is not None and self.rounds == 1:
+            message = "a task of one round has no further round that could be left out"
+            wrong.append(
+                (("stop_chance",), message, "Add `rounds: 5`, or write `chance: 40%` of doing it at all.")
+            )
+        if stop is not None and stop >= 1:
+            message = f"a chance of {stop:.0%} to stop means one round"
+            wrong.append((("stop_chance",), message, "Write `rounds: 1`, or a chance below 100%."))
+        if self.chance_frac > 1:
+            message = f"{self.chance_frac:.0%} is more than certain"
+            wrong.append((("chance",), message, "Write a chance up to 100%."))
+        refuse_all("Task", wrong)
+        return self
+
+    @model_validator(mode="after")
+    def _ramp_rises(self) -> Self:
+        if self.batch_ramp:
+            wrong = self._ramp_mistakes()
+            refuse_all("Task", [(("batch_ramp", *path), message, fix) for path, message, fix in wrong])
+        return self
+
+    def _ramp_mistakes(self) -> Iterator[tuple[Path, str, str]]:
+        last, tokens = self.global_batch_tokens, self.tokens
+        if last is None or tokens is None or self.kind not in RAMPED:
+            fix = f"Add `global_batch` and `tokens`; kinds with a ramp are {', '.join(RAMPED)}."
+            yield (), "a batch ramp needs tokens and the batch it ends at", fix
+            return
+        if self.rounds > 1:
+            yield (), "a batch ramp is for one round", "Make the first round a task of its own."
+        steps = [(step.global_batch_tokens, step.until_tokens) for step in self.batch_ramp]
+        for index, ((batch, until), (after, end)) in enumerate(pairwise([*steps, (last, tokens)])):
+            if batch >= after:
+                message = f"a batch of {batch:.15g} tokens does not grow to {after:.15g}"
+                yield (index, "global_batch"), message, "Write the batches from small to large."
+            if until >= end:
+                message = f"this batch lasts until {until:.15g} tokens, the next one until {end:.15g}"
+                yield (index, "until"), message, "Write tokens since the start of the task, in rising order."
+        if self.sequence_length is not None and steps[0][0] < self.sequence_length:
+            message = (
+                f"a batch of {steps[0][0]:.15g} tokens is less than one sequence of {self.sequence_length}"
+            )
+            yield (0, "global_batch"), message, "The global batch is in tokens."
+
     @property
     def trains(self) -> bool:
         """Whether the task changes weights."""
         return self.kind in TRAINING_KINDS
+
+    @property
+    def expected_rounds(self) -> float:
+        """Mean number of rounds that are done: ``c (1 - (1-p)^n) / p`` of ``n``, with ``p`` the chance to stop."""
+        stop = self.stop_chance_frac
+        rounds = float(self.rounds) if stop is None else (1.0 - (1.0 - stop) ** self.rounds) / stop
+        return self.chance_frac * rounds
+
+    @property
+    def expected_frac(self) -> float:
+        """Share of the work that is expected to be done."""
+        return self.expected_rounds / self.rounds

@@ -67,6 +67,9 @@ CATEGORIES: tuple[Category, ...] = (
 )
 FIXED: dict[str, bool] = {category.name: category.fixed for category in CATEGORIES}
 
+PRICED = (COMPUTE, EXPERIMENTS, EVALUATION, DATA_PREPARATION)
+"""Categories whose cost of a day at work follows the price of the nodes."""
+
 TASK_CATEGORIES: dict[str, str] = {
     "prepare-data": DATA_PREPARATION,
     "generate-data": DATA_PREPARATION,

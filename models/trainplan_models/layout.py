@@ -210,7 +210,11 @@ def enumerate_layouts(
     columns["dp"] = columns["nodes"] * world // product[choice]
     micro = _column([m for m in MICRO_BATCHES if m <= batch])
     whole = batch % (build.tall("dp") * micro) == 0
-    build.choose("micro_batch", micro, [("global batch must be a multiple of dp*micro_batch", whole)])
+    rules_of_batch = [("global batch must be a multiple of dp*micro_batch", whole)]
+    if setup.ramp:
+        even = np.all([count % (build.tall("dp") * micro) == 0 for _, count in setup.ramp], axis=0)
+        rules_of_batch.append(("every batch of the ramp must be a multiple of dp*micro_batch", even))
+    build.choose("micro_batch", micro, rules_of_batch)
     _choose_experts(build, shape, rules)
     _choose_virtual(build, setup, rules, chunks)
     _choose_sharding(build, rules, world, domain)
@@ -238,7 +242,9 @@ def _choose_virtual(build: _Builder, setup: TrainSetup, rules: Rules, chunks: li
     legal_chunk = np.zeros(max(chunks) * int(options[-1]) + 1, dtype=bool)
     legal_chunk[chunks] = True
     pp = build.tall("pp")
-    rounds = setup.global_batch_sequences // (build.tall("dp") * build.tall("micro_batch")) % pp == 0
+    at_once = build.tall("dp") * build.tall("micro_batch")
+    batches = [one.global_batch_sequences for _, one in setup.phases]
+    rounds = np.all([batch // at_once % pp == 0 for batch in batches], axis=0)
     plain = options == 1
     build.choose(
         "vp",
@@ -315,7 +321,8 @@ def check_layout(
     need("zero_stage", layout.zero_stage, rules.zero_stages, f"is not offered by {rules.framework}")
     if shape.is_moe and (layout.dp * layout.cp * layout.tp) % layout.ep:
         wrong.append(f"ep={layout.ep} must divide dp*cp={layout.dp * layout.cp}")
-    wrong += _batch_problems(setup, layout)
+    for _, one in setup.phases:
+        wrong += [text for text in _batch_problems(one, layout) if text not in wrong]
     if layout.accelerators % node.accelerators and layout.accelerators > node.accelerators:
         wrong.append(f"{layout.accelerators} devices do not fill nodes of {node.accelerators}")
     if layout.recompute not in rules.recompute:

@@ -163,6 +163,11 @@ def line_spans(plan: Plan, line: CostLine) -> list[Span]:
         if line.category == costs.NETWORK and line.unit == "GB":
             first_s = min(s.start_s for s in named)
             return [(first_s, first_s, 1.0)]
+        if line.unit == "node-hour" and any(s.prices for s in named):
+            paid = [span for s in named for span, usd in _priced(s) if math.isclose(usd, line.unit_usd)]
+            return paid or [(s.start_s, s.end_s, _weight(s)) for s in named]
+        if line.category == costs.EXPERIMENTS and any(s.prices for s in named):
+            return [(a, b, max(w * usd, 1e-9)) for s in named for (a, b, w), usd in _priced(s)]
         return [(s.start_s, s.end_s, _weight(s)) for s in named]
     times = [time for time in plan.tasks if time.task == line.task]
     if times:
@@ -177,6 +182,17 @@ def _names(item: str, name: str) -> bool:
 def _weight(segment: Segment) -> float:
     lasted_s = max(segment.end_s - segment.start_s, 1e-9)
     return max((segment.nodes + segment.spare_nodes) * lasted_s * segment.paid_frac, 1e-9)
+
+
+def _priced(segment: Segment) -> list[tuple[Span, float]]:
+    """The spans of a segment with the price of a node in each; what is not paid by the hour counts as 1."""
+    starts = [price.start_s for price in segment.prices] or [segment.start_s]
+    usd = [price.usd_per_node_h for price in segment.prices] or [segment.usd_per_node_h or 1.0]
+    whole = max(segment.end_s - segment.start_s, 1e-9)
+    return [
+        ((a, b, _weight(segment) * (b - a) / whole), at_usd)
+        for a, b, at_usd in zip(starts, [*starts[1:], segment.end_s], usd, strict=True)
+    ]
 
 
 def payments(buy: Purchase) -> list[Span]:

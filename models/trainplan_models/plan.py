@@ -58,6 +58,23 @@ class CheckpointPlan(Record):
     """Most work a failure can throw away."""
 
 
+class PriceFrom(Record):
+    """A price that holds from a moment on."""
+
+    start_s: float
+    usd_per_node_h: float
+
+
+class BatchPhase(Record):
+    """A stretch of a segment with one global batch."""
+
+    tokens: float
+    """Trained on in it."""
+    global_batch_tokens: float
+    tokens_per_s: float
+    """While it trains, before failures and checkpoints."""
+
+
 class Segment(Record):
     """A stretch of time in which one task runs on one candidate under one billing mode."""
 
@@ -85,14 +102,21 @@ class Segment(Record):
     """Useful share of the calendar time after failures, checkpoints and spot waits."""
     paid_frac: float = 1.0
     """Share of the calendar time that is paid for (spot is paid only while up)."""
+    expected_frac: float = 1.0
+    """Share of the stretch that is expected to be needed, where rounds may not be done; the rest is reserved."""
     mfu_frac: float
     peak_memory_bytes: float
     layout: Layout
     global_batch_tokens: float
+    """Tokens per optimizer step; where the batch grows, the largest it reaches in the task."""
+    batches: tuple[BatchPhase, ...] = ()
+    """The batches it goes through where the batch of its task grows; ``tokens_per_s`` is then that of the task."""
     sequence_length: int
     checkpoint: CheckpointPlan
     usd_per_node_h: float
-    """Price while used; 0 for what is committed or already owned."""
+    """Price while used, the mean where it changes; 0 for what is committed or already owned."""
+    prices: tuple[PriceFrom, ...] = ()
+    """The prices it is used at, one after the other; empty where there is one."""
     fallback: FallbackRule | None = None
     """What the launcher does when the nodes are taken away; None where they are not."""
 
@@ -153,6 +177,23 @@ class TaskTime(Record):
     task: str
     start_s: float
     end_s: float
+
+
+class Trial(Record):
+    """A task of which not all rounds need be done."""
+
+    task: str
+    rounds: int
+    """For which time is reserved: the worst case."""
+    expected_rounds_count: float
+    all_chance_frac: float
+    """Chance that every round is done."""
+    none_chance_frac: float
+    """Chance that the task is not done at all."""
+    expected_usd: float
+    """Its lines of the bill."""
+    worst_usd: float
+    """What they would come to with every round done."""
 
 
 class LimitUse(Record):
@@ -289,13 +330,17 @@ class Plan(Record):
     total_usd: float
     finish_s: float
     tokens: float
-    """Tokens trained over all tasks and rounds."""
+    """Tokens trained over all tasks and rounds, as many as are expected to be done."""
     price_dates: tuple[str, ...]
     segments: tuple[Segment, ...]
     tasks: tuple[TaskTime, ...]
     purchases: tuple[Purchase, ...] = ()
     placements: tuple[Placement, ...] = ()
     cost_lines: tuple[CostLine, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    """Tasks that may end early or not be done; what the plan costs is the expected cost."""
+    worst_usd: float | None = None
+    """What the plan costs when every round of these is done; None where there are none."""
     limits: tuple[LimitUse, ...] = ()
     peaks: tuple[Peak, ...] = ()
     alternatives: tuple[Alternative, ...] = ()

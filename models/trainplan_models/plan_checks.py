@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainplan_models import costs
-from trainplan_models.accounting import commitment_groups, commitment_use, total_usd, usd_per_node_h
+from trainplan_models.accounting import commitment_groups, commitment_use, total_usd
+from trainplan_models.node_prices import price_over_time
 from trainplan_models.plan import Placement, Plan
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ def _prices(plan: Plan, case: Case, catalog: Catalog, tolerance: float) -> Itera
     for s in plan.segments:
         paid = catalog.modes[s.mode].paid
         if paid == "per-hour":
-            price = usd_per_node_h(s.pool, s.mode, case, pools)
-            if price is None:
+            known = price_over_time(s.pool, s.mode, case, pools)
+            price = 0.0 if known is None else float(known.mean(s.start_s, s.end_s))
+            if known is None:
                 yield f"{s.task} runs on {s.mode} {s.pool}, which nobody sells"
             elif _differs(s.usd_per_node_h, price, tolerance):
                 told = f"{s.task} pays {s.usd_per_node_h:g} USD an hour on {s.mode} {s.pool}"
@@ -56,11 +58,12 @@ def _prices(plan: Plan, case: Case, catalog: Catalog, tolerance: float) -> Itera
         elif paid == "committed" and (s.pool, s.mode) not in bought:
             yield f"{s.task} runs on {s.mode} {s.pool}, of which nothing is bought"
     for buy in plan.purchases:
-        price = usd_per_node_h(buy.pool, buy.mode, case, pools)
-        if price is None:
+        known = price_over_time(buy.pool, buy.mode, case, pools)
+        should = 0.0 if known is None else known.at(buy.start_s) * buy.bought_node_h
+        if known is None:
             yield f"{buy.mode} {buy.pool} is bought, which nobody sells"
-        elif _differs(buy.usd, price * buy.bought_node_h, tolerance):
-            yield f"{buy.mode} {buy.pool} costs {buy.usd:.2f} USD, should be {price * buy.bought_node_h:.2f}"
+        elif _differs(buy.usd, should, tolerance):
+            yield f"{buy.mode} {buy.pool} costs {buy.usd:.2f} USD, should be {should:.2f}"
 
 
 def _commitments(plan: Plan, case: Case, catalog: Catalog, tolerance: float) -> Iterator[str]:

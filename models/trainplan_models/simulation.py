@@ -8,6 +8,7 @@ plan shares (``Scenarios``); within it chance decides event by event.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
+from trainplan_models.node_prices import segment_price
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.simulation_cost import Usage, cost_usd
 from trainplan_models.simulation_events import Hazards, Saving, work_through
@@ -25,6 +27,7 @@ from trainplan_models.simulation_results import Samples as Samples
 from trainplan_models.simulation_results import Simulation as Simulation
 from trainplan_models.simulation_results import TaskSpread as TaskSpread
 from trainplan_models.simulation_results import summary as summary
+from trainplan_models.simulation_rounds import done_frac, part_done
 from trainplan_models.simulation_spot import Fallback, Gang, work_on_spot
 from trainplan_models.simulation_world import DENSE, MOE, Scenarios, World, gang_up_s, world_of
 
@@ -58,13 +61,15 @@ def simulate(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, see
 def sample(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, seed: int = 0) -> Samples:
     """As ``simulate``, the outcome of every scenario."""
     world = world_of(plan, case, catalog)
-    return _Runner(plan, case, catalog, world, scenarios, default_rng(seed)).run()
+    done = done_frac(case, scenarios.count, seed)
+    return _Runner(plan, case, catalog, world, scenarios, default_rng(seed), done).run()
 
 
 @dataclass(slots=True)
 class _Stay:
     """One step as it ran: when, on what, with how much left undone."""
 
+    start_s: FloatArray
     end_s: FloatArray
     held_hours: FloatArray
     """Of its own nodes, paid."""
@@ -89,27 +94,33 @@ class _Runner:
         world: World,
         scenarios: Scenarios,
         rng: Generator,
+        done: Mapping[str, FloatArray],
     ) -> None:
+        self.done = done
         self.plan, self.case, self.catalog, self.world = plan, case, catalog, world
         self.scenarios, self.rng = scenarios, rng
         self.count = scenarios.count
         self.steps = steps_of(plan, case, catalog, world)
         self.kinds = _kinds(case, catalog)
+        self.pools = catalog.pools() if case.resources.price_changes else {}
 
     def run(self) -> Samples:
         ends: list[FloatArray] = []
         stays: list[tuple[Step, _Stay]] = []
         carried: dict[str, FloatArray] = defaultdict(lambda: np.zeros(self.count))
         first: dict[str, FloatArray] = {}
+        planned: dict[str, float] = defaultdict(float)
         for step in self.steps:
             ready_s = np.full(self.count, step.not_before_s)
             for before in step.after:
                 ready_s = np.maximum(ready_s, ends[before])
             first.setdefault(step.task, ready_s)
             if step.segment is None:
-                ends.append(ready_s + step.planned_s)
+                ends.append(ready_s + step.planned_s * self.done.get(step.task, 1.0))
                 continue
-            stay = self._stay(step, step.segment, ready_s, carried[step.task])
+            part = self._part(step.segment, planned[step.task])
+            planned[step.task] += step.segment.work_frac
+            stay = self._stay(step, step.segment, ready_s, carried[step.task], part)
             carried[step.task] = stay.undone
             stays.append((step, stay))
             ends.append(stay.end_s)
@@ -117,31 +128,42 @@ class _Runner:
 
     # One step
 
-    def _stay(self, step: Step, segment: Segment, ready_s: FloatArray, carried: FloatArray) -> _Stay:
-        """Run a step from when it may start, with work left over from the step before."""
+    def _part(self, segment: Segment, start_frac: float) -> FloatArray:
+        """How much of a segment is done, where rounds of its task may be left out."""
+        done = self.done.get(segment.task)
+        return np.ones(self.count) if done is None else part_done(done, start_frac, segment.work_frac)
+
+    def _stay(
+        self, step: Step, segment: Segment, ready_s: FloatArray, carried: FloatArray, part: FloatArray
+    ) -> _Stay:
+        """Run ``part`` of a step from when it may start, with work left over from the step before."""
         delay = self.scenarios.capacity_delay_s.get((segment.pool, segment.mode))
-        start_s = ready_s + (delay if delay is not None and step.fresh else 0.0)
+        share = part + carried / max(segment.work_frac, 1e-9)
+        any_work = share > 0.0
+        start_s = ready_s + (np.where(any_work, delay, 0.0) if delay is not None and step.fresh else 0.0)
         base_s, stretch = self._planned_work(segment)
-        share = 1.0 + carried / max(segment.work_frac, 1e-9)
         speed = self.scenarios.throughput_factor.get(
             (self._generation(segment), self.kinds.get(segment.task, DENSE)), np.ones(self.count)
         )
         speed = speed if segment.tokens > 0.0 else np.ones(self.count)
         work_s = base_s * share * (1.0 + self.scenarios.redone_frac) / speed
-        overhead_s = max(0.0, step.planned_s - stretch * base_s / max(segment.goodput_frac, 1e-6))
+        # Every round is set up anew, so that set-ups are left out with rounds.
+        overhead_s = part * max(0.0, step.planned_s - stretch * base_s / max(segment.goodput_frac, 1e-6))
         if step.rule is not None:
             return self._on_spot(step, segment, start_s, overhead_s, work_s)
         saving, hazards = _saving(segment), self._hazards(segment)
         history = work_through(work_s, saving, hazards, self.rng)
-        length_s = overhead_s + stretch * history.wall_s
+        wall_s = np.where(any_work, history.wall_s, 0.0)
+        length_s = overhead_s + stretch * wall_s
         room_s = np.maximum(step.window_end_s - start_s, 0.0)
         inside = np.minimum(length_s, room_s)
-        missing = np.where(length_s > room_s, 1.0 - inside / length_s, 0.0)
+        missing = np.where(length_s > room_s, 1.0 - inside / np.maximum(length_s, 1e-9), 0.0)
         extra_s = np.zeros(self.count)
         if step.last:
-            extra_s = np.where(missing > 0.0, missing * stretch * history.wall_s + overhead_s, 0.0)
+            extra_s = np.where(missing > 0.0, missing * stretch * wall_s + overhead_s, 0.0)
             missing = np.zeros(self.count)
         return _Stay(
+            start_s=start_s,
             end_s=start_s + inside + extra_s,
             held_hours=inside / HOUR_S,
             fallback_hours=extra_s / HOUR_S,
@@ -153,7 +175,7 @@ class _Runner:
         )
 
     def _on_spot(
-        self, step: Step, segment: Segment, start_s: FloatArray, overhead_s: float, work_s: FloatArray
+        self, step: Step, segment: Segment, start_s: FloatArray, overhead_s: FloatArray, work_s: FloatArray
     ) -> _Stay:
         rule = step.rule
         if rule is None:
@@ -178,10 +200,12 @@ class _Runner:
             pace_frac=min(1.0, segment.goodput_frac / max(segment.paid_frac, 1e-6)),
         )
         history = work_on_spot(work_s, _saving(segment), self._hazards(segment), gang, out, self.rng)
+        any_work = work_s > 0.0
         return _Stay(
-            end_s=start_s + overhead_s + history.wall_s,
-            held_hours=(history.spot_s + overhead_s) / HOUR_S,
-            fallback_hours=history.on_demand_s / HOUR_S,
+            start_s=start_s,
+            end_s=start_s + overhead_s + np.where(any_work, history.wall_s, 0.0),
+            held_hours=(np.where(any_work, history.spot_s, 0.0) + overhead_s) / HOUR_S,
+            fallback_hours=np.where(any_work, history.on_demand_s, 0.0) / HOUR_S,
             useful_s=work_s,
             lost_s=history.lost_work_s,
             failures=history.failures.astype(float),
@@ -291,23 +315,42 @@ class _Runner:
             if segment is None:
                 continue
             nodes = segment.nodes + segment.spare_nodes
-            own, other = self._prices(step, segment)
+            own, other = self._prices(step, segment, stay)
             node_hours[step.task] = node_hours[step.task] + nodes * (stay.held_hours + stay.fallback_hours)
             usd = nodes * (stay.held_hours * own + stay.fallback_hours * other)
             hourly_usd[step.task] = hourly_usd[step.task] + usd
         hours = {task: (task_end[task] - first[task]) / HOUR_S for task in node_hours}
-        return Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor)
+        rounds = {name: done / self.case.task(name).expected_frac for name, done in self.done.items()}
+        return Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor, rounds)
 
-    def _prices(self, step: Step, segment: Segment) -> tuple[FloatArray | float, float]:
-        """Price of a node-hour on the segment's own nodes and on what takes over."""
+    def _prices(
+        self, step: Step, segment: Segment, stay: _Stay
+    ) -> tuple[FloatArray | float, FloatArray | float]:
+        """Price of a node-hour on the segment's own nodes and on what takes over, when they are used."""
         paid = self.catalog.modes[segment.mode].paid
         buys = [b for b in self.plan.purchases if (b.pool, b.mode) == (segment.pool, segment.mode)]
         bought = max((b.usd / b.bought_node_h for b in buys), default=0.0)
-        own: FloatArray | float = 0.0 if paid == "committed" else segment.usd_per_node_h
+        away_s = stay.end_s - stay.fallback_hours * HOUR_S
+        own: FloatArray | float = 0.0
+        if paid != "committed":
+            moved = self._price_ratio(segment, segment.mode, stay.start_s, away_s)
+            own = segment.usd_per_node_h * moved
         if step.rule is not None:
             own = own * self.scenarios.spot_price_factor.get(segment.pool, np.ones(self.count))
         other = step.fallback_usd_per_node_h
-        return own, (bought or segment.usd_per_node_h) if other is None else other
+        if other is None:
+            return own, bought or segment.usd_per_node_h
+        return own, other * self._price_ratio(segment, "on-demand", away_s, stay.end_s)
+
+    def _price_ratio(
+        self, segment: Segment, mode: str, start_s: FloatArray, end_s: FloatArray
+    ) -> FloatArray | float:
+        """Mean price of the time in which nodes are used over that of the time in which the plan uses them."""
+        if not self.case.resources.price_changes:
+            return 1.0
+        price = segment_price(segment, mode, self.case, self.catalog, self.pools)
+        planned = float(price.mean(segment.start_s, segment.end_s))
+        return price.mean(start_s, end_s) / planned if planned > 0.0 else 1.0
 
 
 def _saving(segment: Segment) -> Saving:

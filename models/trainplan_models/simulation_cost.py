@@ -7,7 +7,7 @@ it is paid for: days of the programme, node-hours of its task, time its data is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ GROWS_WITH: Mapping[str, str] = {
     "GB-month": "time",
     "save": "time",
     "copy": "time",
+    "round": "rounds",
 }
 """By unit, what a line is paid for; units not named stay as planned."""
 
@@ -54,6 +55,8 @@ class Usage:
     hourly_usd: Mapping[str, FloatArray]
     """By task, for the nodes that are paid by the hour."""
     experiments_factor: FloatArray
+    rounds_factor: Mapping[str, FloatArray] = field(default_factory=dict)
+    """By task whose rounds may be left out, rounds done over those expected."""
 
 
 def is_hourly(line: CostLine) -> bool:
@@ -62,9 +65,13 @@ def is_hourly(line: CostLine) -> bool:
 
 
 def planned_node_hours(segment: Segment) -> float:
-    """Node-hours the plan pays for."""
+    """Node-hours the plan expects to pay for."""
     return (
-        (segment.nodes + segment.spare_nodes) * (segment.end_s - segment.start_s) * segment.paid_frac / 3600.0
+        (segment.nodes + segment.spare_nodes)
+        * (segment.end_s - segment.start_s)
+        * segment.paid_frac
+        * segment.expected_frac
+        / 3600.0
     )
 
 
@@ -99,9 +106,11 @@ def _growth(plan: Plan, usage: Usage) -> dict[tuple[str, str], FloatArray]:
     for task, hours in usage.node_hours.items():
         planned = fsum(planned_node_hours(s) for s in plan.segments if s.task == task)
         found["nodes", task] = hours / max(planned, 1e-9)
+    for task, factor in usage.rounds_factor.items():
+        found["rounds", task] = factor
     for task, hours in usage.task_hours.items():
-        spans = [(s.start_s, s.end_s) for s in plan.segments if s.task == task]
-        planned = (max(end for _, end in spans) - min(start for start, _ in spans)) / 3600.0
+        runs = [s for s in plan.segments if s.task == task]
+        planned = (max(s.end_s for s in runs) - min(s.start_s for s in runs)) / 3600.0 * runs[0].expected_frac
         found["time", task] = hours / max(planned, 1e-9)
     return found
 

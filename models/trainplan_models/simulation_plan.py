@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from trainplan_models.node_prices import node_price
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.simulation_world import World, gang_up_s, world_of
 from trainplan_models.spot_policy import FallbackRule
@@ -183,7 +184,8 @@ def _with_rule(steps: list[Step], place: int, case: Case, catalog: Catalog, worl
 
 
 def _on_demand_usd(segment: Segment, case: Case, catalog: Catalog) -> float | None:
-    """On-demand price of a node of the segment's pool, less the discount; None where it may not be used."""
+    """On-demand price of a node of the segment's pool while it runs, less the discount; None where it may not
+    be used."""
     task = next(task for task in case.tasks if task.name == segment.task)
     if "on-demand" not in case.resources.billing or (task.billing and "on-demand" not in task.billing):
         return None
@@ -192,9 +194,12 @@ def _on_demand_usd(segment: Segment, case: Case, catalog: Catalog) -> float | No
         return None
     sold = (o for o in catalog.offers if o.pool == segment.pool and o.mode == "on-demand")
     offer = next((o.usd_per_node_h for o in sold), None)
+    if offer is None:
+        return None
     discounts = case.resources.discounts
-    off = discounts.get(segment.pool, discounts.get(segment.cloud, 0.0))
-    return None if offer is None else offer * (1.0 - off)
+    usd = offer * (1.0 - discounts.get(segment.pool, discounts.get(segment.cloud, 0.0)))
+    price = node_price(case, segment.pool, (segment.cloud, segment.region), "on-demand", usd)
+    return float(price.mean(segment.start_s, segment.end_s))
 
 
 def latest_end_s(steps: list[Step], place: int, case: Case) -> float | None:

@@ -7,7 +7,7 @@ sets the pace, filling and draining adds the other stages once, divided by the n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +67,7 @@ class StepTime:
     """Host work once a step, and waiting for the slowest device."""
     step_s: Floats
     tokens_per_s: Floats
-    """Of the whole job."""
+    """Of the whole job; where the batch grows, over all its tokens, while the other times are of its last batch."""
     mfu_frac: Floats
     """Model FLOPs (causal attention) over the dense 16-bit peak."""
 
@@ -124,6 +124,13 @@ def step_time(
     Raises:
         InputError: no parameters for the accelerator generation, or an unknown software generation or recipe.
     """
+    if setup.ramp:
+        return _over_ramp(
+            [
+                (share, step_time(one, accelerator, node, grid, hardware=hardware, software=software))
+                for share, one in setup.phases
+            ]
+        )
     context = _context(setup, accelerator, node, hardware, software)
     columns = (grid.tp, grid.cp, grid.ep, grid.micro_batch, grid.recompute, grid.sequence_parallel)
     first, inverse = (np.arange(len(grid)),) * 2 if rowwise else distinct(*columns)
@@ -136,6 +143,14 @@ def step_time(
         for i in range(0, size, CHUNK)
     ]
     return StepTime(*(np.concatenate([getattr(p, f.name) for p in pieces]) for f in fields(StepTime)))
+
+
+def _over_ramp(phases: list[tuple[float, StepTime]]) -> StepTime:
+    """The last batch's step, with the speed that all tokens together are trained at."""
+    last = phases[-1][1]
+    tokens_per_s = 1.0 / np.sum([share / time.tokens_per_s for share, time in phases], axis=0)
+    mfu_frac = last.mfu_frac * tokens_per_s / last.tokens_per_s
+    return replace(last, tokens_per_s=tokens_per_s, mfu_frac=mfu_frac)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,15 @@ class TrainSetup:
     causal: bool = True
     document_tokens: int = 0
     """Mean length of documents packed into a sequence that do not attend to each other; 0: attention spans all."""
+    ramp: tuple[tuple[float, int], ...] = ()
+    """Smaller batches that training starts with: the share of the tokens done with each, and its sequences."""
+
+    @property
+    def phases(self) -> tuple[tuple[float, TrainSetup], ...]:
+        """The stretches with one batch each: share of the tokens, and the setup with that batch alone."""
+        rest = 1.0 - sum(share for share, _ in self.ramp)
+        steps = (*self.ramp, (rest, self.global_batch_sequences))
+        return tuple((share, replace(self, global_batch_sequences=count, ramp=())) for share, count in steps)
 
     @property
     def span(self) -> int:

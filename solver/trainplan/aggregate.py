@@ -172,8 +172,16 @@ class Aggregate:
 
 
 def without_calendar(spec: ProblemSpec) -> ProblemSpec:
-    """The problem with one window, in which as many nodes are there as in the best of its windows."""
-    resources = tuple(replace(r, held_nodes=(max(r.held_nodes),), frozen=()) for r in spec.resources)
+    """The problem with one window, in which nodes are as many and as cheap as in the best of its windows."""
+    resources = tuple(
+        replace(
+            r,
+            held_nodes=(max(r.held_nodes),),
+            frozen=(),
+            price_factor=(min(r.price_factor),) if r.price_factor else (),
+        )
+        for r in spec.resources
+    )
     tasks = tuple(replace(task, release_days=0.0) for task in spec.tasks)
     span = (spec.windows[0][0], spec.windows[-1][1])
     return replace(spec, tasks=tasks, resources=resources, windows=(span,), soft_limits=())

@@ -249,15 +249,18 @@ class Rivals:
         ends: dict[int, float] = {}
         usd = sum(amount for _, amount in spec.programme_once)
         of_task: dict[int, list[Option]] = {}
+        least_usd: dict[int, list[float]] = {}
         for number in allowed:
-            of_task.setdefault(spec.options[number].task, []).append(spec.options[number])
+            o = spec.options[number]
+            of_task.setdefault(o.task, []).append(o)
+            least_usd.setdefault(o.task, []).append(o.work_days * spec.cheapest_daily_usd(number))
         while len(ends) < len(spec.tasks):
             for number, task in enumerate(spec.tasks):
                 if number not in ends and all(p in ends for p in task.predecessors):
                     start = max([task.release_days, *(ends[p] for p in task.predecessors)])
                     scale = 0.0 if spec.question == "most-tokens" and task.scalable else 1.0
                     ends[number] = start + min(scale * o.work_days + o.setup_days for o in of_task[number])
-                    usd += scale * min(o.work_days * o.daily_usd for o in of_task[number])
+                    usd += scale * min(least_usd[number])
         days = max(ends.values())
         usd += days * sum(amount for _, amount in spec.programme_daily)
         if days > spec.deadline_days * (1.0 + 1e-6):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import ceil, inf
 
 from trainplan import calendar_windows, regional
 from trainplan.candidate_cache import CandidateCache
@@ -130,7 +130,8 @@ def _rewindowed(build: _Builder, windows: tuple[tuple[float, float], ...]) -> _B
         site = sites.get(known.pool)
         held = tuple(inf for _ in windows) if site is None else _held(again, site, known.mode)
         frozen = () if site is None else calendar_windows.frozen_windows(build.case, site, windows)
-        again.resources.append(replace(known, held_nodes=held, frozen=frozen))
+        factors = () if site is None else _price_factors(again, site, known.mode)
+        again.resources.append(replace(known, held_nodes=held, frozen=frozen, price_factor=factors))
     return again
 
 
@@ -206,9 +207,17 @@ def _resource(build: _Builder, site: Site, name: str) -> int:
             unusable_tail_days=mode.unusable_tail_s / DAY_S,
             latest_start_days=_latest_start_days(build, mode.max_lead_days),
             frozen=calendar_windows.frozen_windows(build.case, site, build.windows),
+            price_factor=_price_factors(build, site, name),
         )
     )
     return len(build.resources) - 1
+
+
+def _price_factors(build: _Builder, site: Site, mode: str) -> tuple[float, ...]:
+    """What is bought is paid at the price of the day its purchase begins (see ``_products``)."""
+    if build.catalog.modes[mode].paid == "committed":
+        return ()
+    return calendar_windows.price_factor(site, mode, build.windows)
 
 
 def _latest_start_days(build: _Builder, lead_days: float | None) -> float:
@@ -217,6 +226,7 @@ def _latest_start_days(build: _Builder, lead_days: float | None) -> float:
         any(site.owned or site.grant for site in build.sites)
         or build.case.tasks[0].release is not None
         or bool(build.case.resources.freezes)
+        or bool(build.case.resources.price_changes)
     )
     if len(build.works) == 1 and not held_back:
         return 0.0
@@ -267,7 +277,7 @@ def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
         (costs.CPU_NODES, costs.cpu_nodes_usd_per_day(case, catalog)),
     )
     bought = tuple(
-        (costs.bought_category(work.task.kind), (work.task.cost_usd or 0.0) * work.task.rounds)
+        (costs.bought_category(work.task.kind), (work.task.cost_usd or 0.0) * work.task.expected_rounds)
         for work in build.works
         if work.task.cost_usd
     )
@@ -317,13 +327,31 @@ def _products(build: _Builder) -> Iterable[Product]:
         quota = _quota(build.case, resource.pool, mode.quota_key)
         side_by_side = len(fewest_chains(_predecessors(build.case)))
         most = int(min(max(needs) * side_by_side, mode.max_nodes or inf, quota))
+        prices = _prices_by_day(build, resource, end)
         for days in sorted(mode.durations_days):
-            yield Product(
-                resource=number,
-                days=days,
-                usd_per_node=resource.usd_per_node_day * days,
-                most=most,
-                upfront_frac=mode.upfront_frac,
-            )
+            for usd_per_node_day, first_day, last_day in prices:
+                yield Product(
+                    resource=number,
+                    days=days,
+                    usd_per_node=usd_per_node_day * days,
+                    most=most,
+                    upfront_frac=mode.upfront_frac,
+                    first_day=first_day,
+                    last_day=last_day,
+                )
             if days - resource.unusable_tail_days >= end:
                 break
+
+
+def _prices_by_day(build: _Builder, resource: Resource, end_days: float) -> list[tuple[float, float, float]]:
+    """Price of a node-day of a committed resource, with the first and last day on which it can be had."""
+    site = next(site for site in build.sites if site.name == resource.pool)
+    price = site.price_over_time.get(resource.mode)
+    if price is None:
+        return [(resource.usd_per_node_day, 0.0, inf)]
+    found = []
+    for start_s, next_s, usd in price.pieces(0.0, end_days * DAY_S):
+        last = inf if next_s >= end_days * DAY_S else ceil(next_s / DAY_S) - 1.0
+        if ceil(start_s / DAY_S) <= last:
+            found.append((usd * 24.0, float(ceil(start_s / DAY_S)), last))
+    return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from trainplan.assembly import Assembly
 from trainplan.candidates import HEADROOM_FRAC
+from trainplan.sites import Site
+from trainplan.works import Work
 from trainplan_models import costs
 from trainplan_models.plan import AssumedValue, Plan, Segment
 
@@ -41,7 +43,24 @@ def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
                 effect="list price; what is quoted to you may differ" if offer else "",
             )
         )
+        rows += _price_changes(sites[pool], mode)
     return rows
+
+
+def _price_changes(site: Site, mode: str) -> list[AssumedValue]:
+    price = site.price_over_time.get(mode)
+    if price is None:
+        return []
+    return [
+        AssumedValue(
+            key=f"price {site.name} {mode} from day {start_s / DAY_S:.4g}",
+            value=f"{usd:.4g} USD per node-hour",
+            source="resources.price_changes of the case",
+            as_of="",
+            effect="when the work is done and what is bought when",
+        )
+        for start_s, usd in zip(price.starts_s, price.usd_per_node_h, strict=True)
+    ]
 
 
 def _world(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
@@ -99,6 +118,7 @@ def _tasks(assembly: Assembly) -> list[AssumedValue]:
                     effect="layouts and step time",
                 )
             )
+        rows += _ramp(work)
         if task.sequence_length is None:
             rows.append(
                 AssumedValue(
@@ -110,6 +130,36 @@ def _tasks(assembly: Assembly) -> list[AssumedValue]:
                 )
             )
     return rows
+
+
+def _ramp(work: Work) -> list[AssumedValue]:
+    """Batches of a ramp-up that are not the very ones asked for, and what is left out of their time."""
+    if work.setup is None or not work.setup.ramp:
+        return []
+    length = work.setup.sequence_length
+    rows = [
+        AssumedValue(
+            key=f"tasks.{work.task.name}.batch_ramp[{index}].global_batch",
+            value=f"{sequences * length:,.0f} tokens ({sequences} sequences)",
+            source="the whole number of sequences nearby that most layouts divide",
+            as_of="",
+            effect="layouts and step time",
+        )
+        for index, (step, (_, sequences)) in enumerate(
+            zip(work.task.batch_ramp, work.setup.ramp, strict=True)
+        )
+        if abs(sequences * length - step.global_batch_tokens) > 1e-9 * step.global_batch_tokens
+    ]
+    return [
+        *rows,
+        AssumedValue(
+            key=f"tasks.{work.task.name}.batch_ramp",
+            value="one layout for all batches, at their mean speed",
+            source="model of the product",
+            as_of="",
+            effect="a task on several machines in turn counts the mean speed on each",
+        ),
+    ]
 
 
 def _defaults(assembly: Assembly, plan: Plan) -> list[AssumedValue]:

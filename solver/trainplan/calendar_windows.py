@@ -17,8 +17,8 @@ OPEN_HORIZON_DAYS = 1095.0
 def windows(case: Case, sites: tuple[Site, ...], *, beyond: bool = False) -> tuple[tuple[float, float], ...]:
     """Contiguous windows from day 0 to the deadline, or far enough where there is none.
 
-    They are cut where owned nodes come or go, grants expire, freezes begin or end, and tasks are released
-    or due.
+    They are cut where owned nodes come or go, grants expire, freezes begin or end, prices change, and tasks
+    are released or due.
 
     Args:
         case: what is asked.
@@ -33,6 +33,7 @@ def windows(case: Case, sites: tuple[Site, ...], *, beyond: bool = False) -> tup
             cuts.add((case.seconds_from_start(when) or 0.0) / DAY_S)
     for site in sites:
         cuts |= _held_cuts(case, site)
+        cuts |= {moment / DAY_S for price in site.price_over_time.values() for moment in price.starts_s}
     for since_days, until_days, _ in freezes(case):
         cuts |= {since_days, until_days}
     inside = sorted(cut for cut in cuts if 0.0 <= cut <= end)
@@ -70,6 +71,14 @@ def held_nodes(case: Case, site: Site, spans: tuple[tuple[float, float], ...]) -
         reached = [nodes for since, nodes in steps if since <= start + 1e-6]
         found.append(reached[-1] if reached else 0.0)
     return tuple(found)
+
+
+def price_factor(site: Site, mode: str, spans: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
+    """Price under a mode in each window over the price without changes; empty where nothing changes it."""
+    price, usd = site.price_over_time.get(mode), site.usd_per_node_h[mode]
+    if price is None or usd == 0.0:
+        return ()
+    return tuple(price.at((start + end) / 2.0 * DAY_S) / usd for start, end in spans)
 
 
 def freezes(case: Case) -> tuple[tuple[float, float, tuple[str, ...]], ...]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from trainplan.assembly import Assembly
+from trainplan.batch_phases import with_batches
 from trainplan.options import Detail
 from trainplan.regional import dataset_bytes
 from trainplan.solve import Decision, Outcome, Use
@@ -16,6 +17,7 @@ from trainplan_models.plan import (
     LimitUse,
     Placement,
     Plan,
+    PriceFrom,
     Purchase,
     Removed,
     Segment,
@@ -41,8 +43,8 @@ def segments_of(assembly: Assembly, decision: Decision) -> tuple[Segment, ...]:
     for run in joined:
         detail = assembly.details[run[0].option]
         if detail is not None:
-            found.append(_segment(detail, run))
-    return tuple(found)
+            found.append((_segment(detail, run), detail))
+    return with_batches(found, assembly.case.assumptions.throughput_factor)
 
 
 def _segment(detail: Detail, run: list[Use]) -> Segment:
@@ -50,6 +52,13 @@ def _segment(detail: Detail, run: list[Use]) -> Segment:
     share = sum(use.share_frac for use in run)
     committed = detail.mode not in ("on-demand", "spot", "flex-start", "owned")
     setup = work.setup
+    start_s, end_s = run[0].start_days * DAY_S, run[-1].end_days * DAY_S
+    price = site.price_over_time.get(detail.mode)
+    pieces = () if price is None or committed else price.pieces(start_s, end_s)
+    prices = [PriceFrom(start_s=at_s, usd_per_node_h=at_usd) for at_s, _, at_usd in pieces]
+    usd = site.usd_per_node_h[detail.mode]
+    if price is not None and prices:
+        usd = prices[0].usd_per_node_h if len(prices) == 1 else float(price.mean(start_s, end_s))
     return Segment(
         task=work.task.name,
         pool=site.name,
@@ -61,14 +70,15 @@ def _segment(detail: Detail, run: list[Use]) -> Segment:
         nodes=candidate.nodes,
         spare_nodes=detail.spares,
         mode=detail.mode,
-        start_s=run[0].start_days * DAY_S,
-        end_s=run[-1].end_days * DAY_S,
+        start_s=start_s,
+        end_s=end_s,
         setup_s=detail.setup_s * sum(1 for use in run if use.begins),
         work_frac=share,
         tokens=work.tokens * share,
         tokens_per_s=candidate.tokens_per_s,
         goodput_frac=detail.goodput_frac,
         paid_frac=detail.paid_frac,
+        expected_frac=work.task.expected_frac,
         mfu_frac=candidate.mfu_frac,
         peak_memory_bytes=candidate.peak_memory_bytes,
         layout=candidate.layout,
@@ -84,7 +94,8 @@ def _segment(detail: Detail, run: list[Use]) -> Segment:
             mtbf_s=detail.mtbf_s,
             lost_work_s=detail.lost_work_s,
         ),
-        usd_per_node_h=0.0 if committed else site.usd_per_node_h[detail.mode],
+        usd_per_node_h=0.0 if committed else usd,
+        prices=tuple(prices) if len(prices) > 1 else (),
     )
 
 

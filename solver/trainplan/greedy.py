@@ -106,11 +106,21 @@ class Board:
             if stretch is None:
                 return None
             found.windows[task], found.end_days = stretch
-            found.usd += (o.work_days + o.setup_days) * o.daily_usd + o.once_usd
+            found.usd += self._use_usd(choice[task], *stretch) + o.once_usd
             for window in found.windows[task]:
                 found.nodes[window] = max(found.nodes[window], o.nodes)
                 found.held[o.resource, window] = max(found.held[o.resource, window], o.nodes)
         return found
+
+    def _use_usd(self, option: int, windows: tuple[int, ...], end_days: float) -> float:
+        """What a stretch that ends at a time costs, each part at the price of its window."""
+        spec, o = self.spec, self.spec.options[option]
+        begin_days = end_days - o.work_days - o.setup_days
+        return sum(
+            (min(end_days, spec.windows[w][1]) - max(begin_days, spec.windows[w][0]))
+            * spec.daily_usd_in(option, w)
+            for w in windows
+        )
 
     def cost_usd(self, number: int, part: _Part) -> float:
         """What the programme costs with a part so placed, as far as it depends on it."""

@@ -76,7 +76,7 @@ def scale(spec: ProblemSpec, options: Collection[int] | None = None) -> Inputs:
     uses: dict[tuple[int, int], float] = {}
     for number in wanted:
         option = spec.options[number]
-        if option.work_days * option.daily_usd > DEAREST_FACTOR * cheapest[option.task] > 0.0:
+        if option.work_days * spec.cheapest_daily_usd(number) > DEAREST_FACTOR * cheapest[option.task] > 0.0:
             continue
         for window, reach in _reaches(spec, option, most_scale):
             uses[number, window] = reach
@@ -110,11 +110,11 @@ def _cheapest_usd(spec: ProblemSpec, task: int) -> float:
     """
     asked: list[float] = []
     held: list[float] = []
-    for option in spec.options:
+    for number, option in enumerate(spec.options):
         if option.task != task:
             continue
         resource = spec.resources[option.resource]
-        daily = option.daily_usd + option.nodes * resource.usd_per_node_day
+        daily = spec.cheapest_daily_usd(number) + option.nodes * resource.usd_per_node_day
         limited = not resource.committed and (resource.grant_hours < inf or min(resource.held_nodes) < inf)
         (held if limited else asked).append(option.work_days * daily + option.once_usd)
     return min(

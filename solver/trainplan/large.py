@@ -150,10 +150,7 @@ def cut_off(spec: ProblemSpec, end_days: float) -> ProblemSpec:
     if end_days >= spec.windows[-1][1] * WORTHWHILE_FRAC:
         return spec
     kept = [(start, min(end, end_days)) for start, end in spec.windows if start < end_days - 1e-6]
-    resources = tuple(
-        replace(r, held_nodes=r.held_nodes[: len(kept)], frozen=tuple(w for w in r.frozen if w < len(kept)))
-        for r in spec.resources
-    )
+    resources = tuple(r.over(range(len(kept))) for r in spec.resources)
     return replace(spec, windows=tuple(kept), resources=resources)
 
 
@@ -208,12 +205,5 @@ def refined(spec: ProblemSpec, longest_days: float) -> ProblemSpec:
         cuts = [start + (end - start) * k / parts for k in range(parts)] + [end]
         windows += pairwise(cuts)
         part_of += [number] * parts
-    resources = tuple(
-        replace(
-            r,
-            held_nodes=tuple(r.held_nodes[w] for w in part_of),
-            frozen=tuple(n for n, w in enumerate(part_of) if w in r.frozen),
-        )
-        for r in spec.resources
-    )
+    resources = tuple(r.over(part_of) for r in spec.resources)
     return replace(spec, windows=tuple(windows), resources=resources)

@@ -237,7 +237,8 @@ class OptionMaker:
         if tier is not None:
             charges[costs.STORAGE] = self._storage_usd_per_day(tier, policy, paid_frac)
             charges[costs.NETWORK] = np.full(len(nodes), self._copy_traffic_usd_per_day)
-        return {name: usd for name, usd in charges.items() if usd.any()}
+        expected = self.work.task.expected_frac
+        return {name: usd * expected for name, usd in charges.items() if usd.any()}
 
     def _storage_usd_per_day(self, tier: StorageTier, policy: CheckpointPolicy, paid_frac: Floats) -> Floats:
         kept = np.array(

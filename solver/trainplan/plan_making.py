@@ -16,6 +16,7 @@ from trainplan_models.base import NoAnswerError
 from trainplan_models.peaks import peaks
 from trainplan_models.plan import Plan, Status
 from trainplan_models.simulation_plan import with_rules
+from trainplan_models.trials import with_trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
         start=case.start,
         total_usd=0.0,
         finish_s=max((time.end_s for time in times), default=0.0),
-        tokens=sum(segment.tokens for segment in segments),
+        tokens=sum(segment.tokens * segment.expected_frac for segment in segments),
         price_dates=price_dates(assembly, segments),
         segments=segments,
         tasks=times,
@@ -83,7 +84,7 @@ def _plan_of(assembly: Assembly, outcome: Outcome, decision: Decision) -> Plan:
     )
     lines = tuple(account(bare, case, assembly.catalog))
     billed = bare.model_copy(update={"cost_lines": lines, "total_usd": total_usd(lines)})
-    ruled = with_rules(billed, case, assembly.catalog)
+    ruled = with_rules(with_trials(billed, case, assembly.catalog), case, assembly.catalog)
     return ruled.model_copy(
         update={
             "limits": decode.limits_of(assembly, billed),

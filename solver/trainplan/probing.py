@@ -234,15 +234,11 @@ def _apart(other: Plan | None, here: Plan | None, name: str) -> float | None:
     return None if other is None or here is None else float(getattr(other, name) - getattr(here, name))
 
 
-PRICED = (costs.COMPUTE, costs.EXPERIMENTS, costs.EVALUATION, costs.DATA_PREPARATION)
-"""Categories of an option's daily cost that follow the price of its nodes."""
-
-
 def with_price(spec: ProblemSpec, name: str, factor: float) -> ProblemSpec:
     """The problem with the price of one resource (``pool mode``) multiplied."""
     numbers = {n for n, resource in enumerate(spec.resources) if resource.name == name}
     options = tuple(
-        replace(o, daily=tuple((c, usd * factor if c in PRICED else usd) for c, usd in o.daily))
+        replace(o, daily=tuple((c, usd * factor if c in costs.PRICED else usd) for c, usd in o.daily))
         if o.resource in numbers
         else o
         for o in spec.options

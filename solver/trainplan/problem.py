@@ -6,9 +6,12 @@ read. Nothing in it knows Pyomo.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
+
+from trainplan_models.costs import PRICED
 
 if TYPE_CHECKING:
     import networkx
@@ -53,7 +56,7 @@ class Option:
     setup_days: float
     """Calendar days lost at each start: acquire, load, warm up."""
     daily: Charges
-    """USD per calendar day in use, by category."""
+    """USD per calendar day in use, by category; at a price that never changes (see ``ProblemSpec.daily_in``)."""
     once: Charges = ()
     """USD when used at all, by category."""
     accelerator_hours_per_day: float = 0.0
@@ -96,6 +99,17 @@ class Resource:
     """How far ahead a purchase may begin."""
     frozen: tuple[int, ...] = ()
     """Windows in which nothing runs."""
+    price_factor: tuple[float, ...] = ()
+    """Price in each window over the one that ``Option.daily`` is stated at; empty where it never changes."""
+
+    def over(self, part_of: Sequence[int]) -> Resource:
+        """The resource over other windows, each of them a part of one of its own."""
+        return replace(
+            self,
+            held_nodes=tuple(self.held_nodes[w] for w in part_of),
+            frozen=tuple(n for n, w in enumerate(part_of) if w in self.frozen),
+            price_factor=tuple(self.price_factor[w] for w in part_of) if self.price_factor else (),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,9 @@ class Product:
     most: int
     """Most nodes."""
     upfront_frac: float = 0.0
+    first_day: float = 0.0
+    last_day: float = inf
+    """The first and the last day on which a purchase at this price may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +195,25 @@ class ProblemSpec:
     max_nodes: float = inf
     question: str = "cheapest"
     soft_limits: tuple[SoftLimit, ...] = ()
+
+    def daily_in(self, option: int, window: int) -> Charges:
+        """USD per calendar day in use in a window, by category."""
+        o = self.options[option]
+        factors = self.resources[o.resource].price_factor
+        if not factors or factors[window] == 1.0:
+            return o.daily
+        return tuple((name, usd * factors[window] if name in PRICED else usd) for name, usd in o.daily)
+
+    def daily_usd_in(self, option: int, window: int) -> float:
+        """USD per calendar day in use in a window."""
+        return sum(usd for _, usd in self.daily_in(option, window))
+
+    def cheapest_daily_usd(self, option: int) -> float:
+        """USD per calendar day in use where it costs least."""
+        o = self.options[option]
+        if not self.resources[o.resource].price_factor:
+            return o.daily_usd
+        return min(self.daily_usd_in(option, window) for window in range(len(self.windows)))
 
     @property
     def width(self) -> int:

@@ -81,6 +81,7 @@ def _tiers_of_dataset(
         return
     read = dataset.size_bytes * dataset.format_factor * work.task.rounds
     choices = []
+    expected = work.task.expected_frac
     tiers = storage.tiers_at(build.catalog, place.cloud, place.region)
     for tier in storage.dataset_tiers(tiers, 1.0, need_bytes_per_s, speed):
         size = dataset_bytes(tier, dataset.size_bytes, need_bytes_per_s, speed)
@@ -92,10 +93,10 @@ def _tiers_of_dataset(
                 task=number,
                 region=region,
                 tier=tier.name,
-                usd_per_day=billed * tier.usd_per_gb_month * DAY_S / storage.MONTH_S,
+                usd_per_day=expected * billed * tier.usd_per_gb_month * DAY_S / storage.MONTH_S,
                 min_days=tier.min_days,
-                once_usd=charge.request_usd,
-                read_usd=reading.retrieval_usd + reading.request_usd - charge.request_usd,
+                once_usd=expected * charge.request_usd,
+                read_usd=expected * (reading.retrieval_usd + reading.request_usd - charge.request_usd),
             )
         )
     yield from (c for c in choices if not any(_worse(c, other) for other in choices))

@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from trainplan_models.base import InputError
+from trainplan_models.base import InputError, Problem
 from trainplan_models.case import Case, Grant, Owned
 from trainplan_models.catalog import Catalog, Pool
 from trainplan_models.catalog.records import Accelerator, NodeType
 from trainplan_models.costs import discount_frac, power_usd_per_node_h
 from trainplan_models.efficiency import hardware_rows
 from trainplan_models.network import Place
+from trainplan_models.node_prices import NodePrice, node_price
 
 OWNED, GRANT = "owned", "grant"
 MOST_NAMES = 20
@@ -30,6 +31,8 @@ class Site:
     usd_per_node_h: dict[str, float]
     """By billing mode, after discounts; for committed modes the price of a committed node-hour."""
     price_as_of: dict[str, str] = field(default_factory=dict)
+    price_over_time: dict[str, NodePrice] = field(default_factory=dict)
+    """By billing mode whose price changes at a date."""
     power_usd_per_node_h: float = 0.0
     owned: Owned | None = None
     grant: Grant | None = None
@@ -71,9 +74,9 @@ def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[
             prices = _prices(case, pool)
             if prices:
                 place = Place(pool.cloud, pool.region)
-                rented.append(
-                    Site(pool.name, place, pool.node, pool.accelerator, prices, dict(pool.price_as_of))
-                )
+                as_of = dict(pool.price_as_of)
+                over_time = _over_time(case, pool.name, place, prices)
+                rented.append(Site(pool.name, place, pool.node, pool.accelerator, prices, as_of, over_time))
             else:
                 removed["no offer under resources.billing"] += 1
     kept = _without_dearer_regions(case, rented)
@@ -118,8 +121,51 @@ def _refuse_unknown(case: Case, catalog: Catalog) -> None:
         for place in case.resources.discounts
         if place not in clouds and place not in catalog.pools()
     ]
+    wrong += _price_change_mistakes(case, catalog, clouds | regions, modes)
     if wrong:
         raise InputError(wrong)
+
+
+def _price_change_mistakes(case: Case, catalog: Catalog, places: set[str], modes: set[str]) -> list[Problem]:
+    """Pools, clouds and billing modes of price changes that are not known, or have no price to change."""
+    owned = {own.name: own for own in case.resources.owned}
+    pools = catalog.pools()
+    known = places | {f"{pool.cloud}/{pool.region}" for pool in pools.values()} | set(pools) | set(owned)
+    wrong = []
+    for number, change in enumerate(case.resources.price_changes):
+        key = f"resources.price_changes[{number}]"
+        for place, name in enumerate(change.pools):
+            if name not in known:
+                wrong.append(
+                    case.problem(
+                        f"{key}.pools[{place}]", f"unknown pool or cloud {name!r}", _hint(name, known)
+                    )
+                )
+            elif name in owned and not owned[name].node_usd_per_h:
+                message = f"{name} has no price that could change"
+                wrong.append(
+                    case.problem(f"{key}.pools[{place}]", message, "Give the cluster a `node_price`.")
+                )
+            elif change.usd_per_node_h is not None and name not in pools and name not in owned:
+                message = f"{name} has machines of many kinds, and `price` is that of one"
+                wrong.append(case.problem(f"{key}.pools[{place}]", message, "Name pools, or write `cut`."))
+        wrong += [
+            case.problem(
+                f"{key}.billing[{place}]", f"unknown billing mode {mode!r}", _hint(mode, modes | {OWNED})
+            )
+            for place, mode in enumerate(change.billing)
+            if mode not in modes | {OWNED}
+        ]
+    return wrong
+
+
+def _over_time(case: Case, name: str, place: Place, prices: dict[str, float]) -> dict[str, NodePrice]:
+    """The prices that change at a date, by billing mode."""
+    if not case.resources.price_changes:
+        return {}
+    where = (place.cloud, place.region)
+    found = {mode: node_price(case, name, where, mode, usd) for mode, usd in prices.items()}
+    return {mode: price for mode, price in found.items() if price.changes or price.at(0.0) != prices[mode]}
 
 
 def _hint(name: str, known: set[str]) -> str:
@@ -148,6 +194,9 @@ def _without_dearer_regions(case: Case, sites: list[Site]) -> list[Site]:
     have to be brought from less far.
     """
     named = {quota.pool for quota in case.resources.quotas}
+    # A price that changes here and not there can make either region the cheaper one.
+    places = {name for change in case.resources.price_changes for name in change.pools}
+    named |= {s.name for s in sites if places & {s.name, s.place.region, f"{s.place.cloud}/{s.place.region}"}}
     data_at = {task.dataset.at for task in case.tasks if task.dataset and task.dataset.at}
     kept: list[Site] = []
     for site in sorted(sites, key=lambda s: (s.node.cloud, s.node.instance_type, _rank(s), s.name)):
@@ -179,12 +228,14 @@ def _held_node(catalog: Catalog, held: Owned | Grant) -> tuple[NodeType, Acceler
 
 def _owned_site(case: Case, catalog: Catalog, owned: Owned) -> Site:
     node, chip = _held_node(catalog, owned)
+    place, prices = Place(owned.name, owned.name, rented=False), {OWNED: owned.node_usd_per_h or 0.0}
     return Site(
         name=owned.name,
-        place=Place(owned.name, owned.name, rented=False),
+        place=place,
         node=node,
         accelerator=chip,
-        usd_per_node_h={OWNED: owned.node_usd_per_h or 0.0},
+        usd_per_node_h=prices,
+        price_over_time=_over_time(case, owned.name, place, prices),
         power_usd_per_node_h=power_usd_per_node_h(owned, catalog, node),
         owned=owned,
     )

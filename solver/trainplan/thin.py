@@ -54,7 +54,7 @@ def thinned(
         if not mine:
             continue
         allowance = TOLERANCE_FRAC * min(
-            spec.options[n].work_days * spec.options[n].daily_usd + spec.options[n].once_usd for n in mine
+            spec.options[n].work_days * spec.cheapest_daily_usd(n) + spec.options[n].once_usd for n in mine
         )
         kept += _undominated(spec, task, mine, allowance, by_nodes)
         forgiven_usd += 2.0 * allowance
@@ -73,28 +73,29 @@ def _undominated(
     held_high = np.array([places[o.region].daily_high_usd for o in options])
     work = np.array([o.work_days for o in options])
     setup = np.array([o.setup_days for o in options])
-    daily = np.array([o.daily_usd for o in options])
+    daily = _daily_usd(spec, mine)
     once = np.array([o.once_usd for o in options])
     nodes = np.array([float(o.nodes) for o in options])
     grant = np.array([o.accelerator_hours_per_day for o in options])
     cloud = np.array([spec.cloud_once_usd.get(o.cloud, 0.0) for o in options])
     stands_in = _stands_in(spec, mine)
-    order = np.argsort(work * (daily + held_low) + low, kind="stable")
+    order = np.argsort(work * (daily.min(axis=1) + held_low) + low, kind="stable")
     alive = np.ones(len(mine), dtype=bool)
     count_nodes = by_nodes or spec.width > 1
     for a in order:
         if not alive[a]:
             continue
         here = region == region[a]
-        upper = np.where(here, 0.0, held_high[a])
-        lower = np.where(here, 0.0, held_low)
+        mine_usd = daily[a] + np.where(here, 0.0, held_high[a])[:, None]
+        other_usd = daily + np.where(here, 0.0, held_low)[:, None]
+        forgiven = np.where(here, 0.0, allowance)
         fixed_gap = np.where(here, 0.0, high[a] + cloud[a] - low - cloud)
         worse = (
             (work[a] <= work)
-            & (work[a] * (daily[a] + upper) <= work * (daily + lower))
+            & (work[a] * mine_usd <= work[:, None] * other_usd).all(axis=1)
             & (setup[a] <= setup)
-            & (setup[a] * (daily[a] + upper) <= setup * (daily + lower) + np.where(here, 0.0, allowance))
-            & (once[a] + np.maximum(fixed_gap, 0.0) <= once + np.where(here, 0.0, allowance))
+            & (setup[a] * mine_usd <= setup[:, None] * other_usd + forgiven[:, None]).all(axis=1)
+            & (once[a] + np.maximum(fixed_gap, 0.0) <= once + forgiven)
             & (work[a] * grant[a] <= work * grant)
             & stands_in(int(a))
         )
@@ -103,6 +104,13 @@ def _undominated(
         worse[a] = False
         alive &= ~worse
     return [mine[i] for i in np.flatnonzero(alive)]
+
+
+def _daily_usd(spec: ProblemSpec, mine: list[int]) -> Floats:
+    """Cost of a day at work by option and window; one column where no price changes."""
+    changes = any(spec.resources[spec.options[n].resource].price_factor for n in mine)
+    windows = range(len(spec.windows)) if changes else range(1)
+    return np.array([[spec.daily_usd_in(n, w) for w in windows] for n in mine])
 
 
 def _stands_in(spec: ProblemSpec, mine: list[int]) -> Any:

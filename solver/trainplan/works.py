@@ -153,6 +153,19 @@ def _setup(case: Case, task: Task, shape: ModelShape) -> TrainSetup:
         kind=task.kind,
         framework=task.framework,
         software=case.assumptions.software or "",
+        ramp=_ramp(task, sequence_length),
+    )
+
+
+def _ramp(task: Task, sequence_length: int) -> tuple[tuple[float, int], ...]:
+    """Share of the tokens and sequences of each smaller batch of a ramp-up."""
+    starts = [0.0, *(step.until_tokens for step in task.batch_ramp)]
+    return tuple(
+        (
+            (step.until_tokens - start) / (task.tokens or step.until_tokens),
+            nice_batch(step.global_batch_tokens / sequence_length),
+        )
+        for start, step in zip(starts, task.batch_ramp, strict=False)
     )
 
 

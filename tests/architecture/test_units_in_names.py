@@ -86,6 +86,8 @@ EXCEPTIONS: dict[str, str] = {
     "ProblemSpec.programme_daily": CHARGES,
     "ProblemSpec.programme_once": CHARGES,
     "ProblemSpec.windows": "pairs of days",
+    "TrainSetup.ramp": "pairs of a share and a number of sequences",
+    "LaunchUnit.batch_schedule": "pairs of tokens and a number of sequences",
     "Dimension.show": "the table of units itself",
     "Software.selective_recompute": "a share",
     "Factor.median_error_before": "a fraction",

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, combinations, product
-from math import floor, inf
+from math import ceil, floor, inf
 from typing import Any
 
 import numpy as np
 from tests.property.remainder import Purchase, Remainder, TaskPlan, Turn, most_scale, share_usd
-from tests.property.rules import EPSILON, Pair, antichains, reach, stretches, usable
+from tests.property.rules import EPSILON, Pair, antichains, daily_usd, reach, stretches, usable
 
 from trainplan.problem import DatasetChoice, ProblemSpec
 
@@ -115,12 +115,12 @@ def _priced(
 ) -> TaskPlan:
     options = spec.options
     usd = sum(options[o].once_usd for o in {o for o, _ in uses})
-    usd += sum(options[o].setup_days * options[o].daily_usd for o, w in uses if (o, w) not in runs_on)
+    usd += sum(options[o].setup_days * daily_usd(spec, o, w) for o, w in uses if (o, w) not in runs_on)
     usd += sum(spec.staging_usd.get((task, r), 0.0) for r in set(order))
     usd += spec.move_usd.get((task, *order), 0.0) if order[0] != order[1] else 0.0
     usd += sum(c.once_usd for c in tiers)
     least = usd + sum(c.usd_per_day * c.min_days for c in tiers)
-    prices = sorted((share_usd(spec, o, tiers), reach(spec, (o, w), (o, w) in runs_on)) for o, w in uses)
+    prices = sorted((share_usd(spec, (o, w), tiers), reach(spec, (o, w), (o, w) in runs_on)) for o, w in uses)
     if stretches(spec, task):
         per_frac = min(options[o].work_days for o, _ in uses), prices[0][0]
         return TaskPlan(uses, runs_on, *order, tiers, usd, least, *timing, *per_frac)
@@ -163,11 +163,15 @@ def purchases(
         tail = spec.resources[resource].unusable_tail_days
         choices.append(
             [
-                (resource, Purchase(k, nodes, 0, latest))
+                (
+                    resource,
+                    Purchase(k, nodes, ceil(one.first_day), min(latest, floor(min(one.last_day, latest)))),
+                )
                 for k, one in enumerate(spec.products)
                 if one.resource == resource
                 for nodes in sorted(together - {0})
                 if nodes <= one.most
+                and ceil(one.first_day) <= min(latest, one.last_day)
                 and latest + one.days - tail > spec.windows[max(windows)][0]
                 and one.days - tail > spec.windows[max(windows)][0] - spec.windows[min(windows)][1]
             ]

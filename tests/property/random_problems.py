@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
+from math import ceil, inf
 from random import Random
 
 from trainplan.problem import DatasetChoice, Option, ProblemSpec, Product, Resource, TaskSpec
@@ -78,7 +78,27 @@ def _problem(
         max_nodes=pick.choice([inf, inf, 6.0, 4.0]),
         question=pick.choice(questions),
     )
-    return _with_traffic(pick, spec)
+    return _with_prices(pick, _with_traffic(pick, spec))
+
+
+def _with_prices(pick: Random, spec: ProblemSpec) -> ProblemSpec:
+    """Prices that change from one window to the next, or with the day on which a purchase begins."""
+
+    def changed(one: Resource) -> Resource:
+        factors = tuple(pick.choice([1.0, 1.0, 0.55, 0.8, 1.6]) for _ in spec.windows)
+        steps = not one.committed and len(factors) > 1 and pick.random() < 0.3
+        return replace(one, price_factor=factors) if steps else one
+
+    products: list[Product] = []
+    for one in spec.products:
+        if pick.random() < 0.2:
+            day = pick.choice([0.5, 1.0, 2.5])
+            later = round(one.usd_per_node * pick.choice([0.5, 0.9, 1.3]), 2)
+            products.append(replace(one, last_day=ceil(day) - 1.0))
+            products.append(replace(one, first_day=day, usd_per_node=later))
+        else:
+            products.append(one)
+    return replace(spec, resources=tuple(map(changed, spec.resources)), products=tuple(products))
 
 
 def _task(pick: Random, number: int, windows: tuple[tuple[float, float], ...]) -> TaskSpec:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
-from tests.property.rules import Pair, reach, stretches
+from tests.property.rules import Pair, daily_usd, reach, stretches
 
 from trainplan.problem import DatasetChoice, ProblemSpec
 
@@ -52,10 +52,10 @@ class Purchase:
     latest_days: int
 
 
-def share_usd(spec: ProblemSpec, option: int, tiers: tuple[DatasetChoice, ...]) -> float:
-    """What all the work of a task costs on an option: its time, and reading the dataset."""
-    o = spec.options[option]
-    return o.work_days * o.daily_usd + sum(c.read_usd for c in tiers if c.region == o.region)
+def share_usd(spec: ProblemSpec, pair: Pair, tiers: tuple[DatasetChoice, ...]) -> float:
+    """What all the work of a task would cost in a window: its time, and reading the dataset."""
+    o = spec.options[pair[0]]
+    return o.work_days * daily_usd(spec, *pair) + sum(c.read_usd for c in tiers if c.region == o.region)
 
 
 def most_scale(spec: ProblemSpec) -> float:
@@ -107,7 +107,7 @@ class Remainder:
         for t, plan in enumerate(self.plans):
             constant += plan.fixed_usd
             for o, w in plan.uses:
-                terms["x", t, o, w] = share_usd(spec, o, plan.tiers)
+                terms["x", t, o, w] = share_usd(spec, (o, w), plan.tiers)
             for choice in plan.tiers:
                 terms["billed", t, choice.region] = choice.usd_per_day
             for p in spec.tasks[t].predecessors:

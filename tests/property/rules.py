@@ -15,6 +15,7 @@ from trainplan.solve import Decision, Use
 Pair = tuple[int, int]
 """(option, window)."""
 EPSILON = 1e-9
+FOLLOWS_THE_PRICE = {"compute", "evaluation", "data preparation", "experiments and retries"}
 LEAST_SHARE = 1e-3
 """A window in which an option could do less of its task than this after its setup is not used by it."""
 
@@ -46,6 +47,13 @@ def reach(spec: ProblemSpec, pair: Pair, runs_on: bool) -> float:
     days = max(end - start - (0.0 if runs_on else option.setup_days), 0.0)
     most = inf if stretches(spec, option.task) else 1.0
     return most if option.work_days == 0.0 else min(most, days / option.work_days)
+
+
+def daily_usd(spec: ProblemSpec, option: int, window: int) -> float:
+    """What a day at work costs in a window: what follows the price of nodes at the price of the window."""
+    o = spec.options[option]
+    factors = spec.resources[o.resource].price_factor or (1.0,) * len(spec.windows)
+    return sum(usd * (factors[window] if name in FOLLOWS_THE_PRICE else 1.0) for name, usd in o.daily)
 
 
 def antichains(spec: ProblemSpec) -> list[tuple[int, ...]]:
@@ -160,6 +168,8 @@ class Review:
             if not 0 < nodes <= one.most or one.resource in lengths:
                 wrong.append(f"{nodes} nodes of product {k}")
             lengths[one.resource] = one.days
+            if not one.first_day <= round(decision.bought_from_days[one.resource]) <= one.last_day:
+                wrong.append(f"product {k} from day {decision.bought_from_days[one.resource]}")
         for resource, day in decision.bought_from_days.items():
             latest = min(spec.resources[resource].latest_start_days, spec.windows[-1][1])
             if resource not in lengths or day != round(day) or not 0 <= day <= latest:
@@ -230,7 +240,7 @@ class Review:
         usd += sum(spec.options[o].once_usd for o in options)
         usd += sum(spec.cloud_once_usd.get(cloud, 0.0) for cloud in {spec.options[o].cloud for o in options})
         for use in decision.uses:
-            usd += (use.end_days - use.start_days) * spec.options[use.option].daily_usd
+            usd += (use.end_days - use.start_days) * daily_usd(spec, use.option, use.window)
         usd += sum(self._held_usd(choice) for choice in spec.datasets)
         return [usd + network for network in self._network_usd()]
 

@@ -94,6 +94,9 @@ def features(spec: ProblemSpec, outcome: Outcome) -> Iterator[str]:
         "places data": bool(decision.tiers),
         "moves": len(regions) > len(spec.tasks),
         "side by side": any(len(group) > 1 for group in spec.parallel_groups),
+        "price changes": any(
+            len({*spec.resources[spec.options[o].resource].price_factor}) > 1 for o in options_used
+        ),
         "under a budget": spec.budget_usd < inf,
         "under a deadline": spec.deadline_days < inf,
     }
@@ -121,6 +124,7 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
         "buys",
         "places data",
         "side by side",
+        "price changes",
         "under a budget",
     )
     assert min(seen["a plan"], seen["no plan"]) > 100

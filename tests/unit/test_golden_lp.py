@@ -134,6 +134,21 @@ SPECS: dict[str, ProblemSpec] = {
         cloud_once_usd={"two": 75.0},
         windows=DAY_WINDOWS[:2],
     ),
+    "billing-price-change": spec(
+        1,
+        (option(0, daily=(("compute", 100.0), ("monitoring", 4.0))),),
+        resources=(limited((inf, inf, inf), "on-demand", price_factor=(1.0, 1.0, 0.6)),),
+    ),
+    "commitments-price-change": spec(
+        1,
+        (option(0, 1),),
+        resources=(*spec(1, ()).resources, replace(BOUGHT[0], latest_start_days=20.0)),
+        products=(
+            Product(1, 7.0, 70.0, most=4, last_day=9.0),
+            Product(1, 7.0, 50.0, most=4, first_day=9.5),
+        ),
+        windows=DAY_WINDOWS[:1],
+    ),
     "programme": spec(
         1,
         (option(0),),

@@ -57,6 +57,10 @@ class LaunchUnit:
     """Latest end of the task that keeps the plan's deadline, from day 0."""
     labels: tuple[tuple[str, str], ...]
     purchase: Purchase | None
+    task_tokens: float = 0.0
+    """Tokens of the whole task in the plan."""
+    batch_schedule: tuple[tuple[float, int], ...] = ()
+    """Where the batch of the task grows: from how many tokens on, how many sequences."""
 
     @property
     def window_s(self) -> int:
@@ -208,6 +212,8 @@ def _unit(
     seconds = segment.tokens / segment.tokens_per_s if segment.tokens_per_s > 0 else 0.0
     share = _steps_of(segment, task, segments, mine)
     step_s = seconds / share if share > 0 else 0.0
+    # Where the batch grows, the longest steps decide how many lie between two checkpoints.
+    step_s = max([step_s, *(p.global_batch_tokens / p.tokens_per_s for p in segment.batches)])
     sequences = _sequences(segment)
     keep = case.checkpoints
     interval = checkpoint_steps(segment.checkpoint.interval_s, step_s)
@@ -234,7 +240,22 @@ def _unit(
         task_end_s=max(segments[i].end_s for i in mine) + max(0.0, (case.deadline_s or 0.0) - plan.finish_s),
         labels=_labels(plan, identity, task, names[position]),
         purchase=_purchase(plan, segment),
+        task_tokens=sum(segments[i].tokens for i in mine),
+        batch_schedule=_schedule([segments[i] for i in mine]),
     )
+
+
+def _schedule(segments: list[Segment]) -> tuple[tuple[float, int], ...]:
+    """From how many tokens of the task on its batch has how many sequences; empty where it does not grow."""
+    found: list[tuple[float, int]] = []
+    done = 0.0
+    for segment in segments:
+        for phase in segment.batches:
+            sequences = round(phase.global_batch_tokens / segment.sequence_length)
+            if not found or found[-1][1] != sequences:
+                found.append((done, sequences))
+            done += phase.tokens
+    return tuple(found)
 
 
 def _sequences(segment: Segment) -> int:
@@ -262,6 +283,8 @@ def _steps_of(segment: Segment, task: TaskView, segments: list[Segment], mine: l
     if task.rollout is not None:
         tokens = sum(segments[i].tokens for i in mine)
         return task.rollout.steps * task.rounds * (segment.tokens / tokens if tokens else 1.0)
+    if segment.batches:
+        return sum(phase.tokens / phase.global_batch_tokens for phase in segment.batches)
     return segment.tokens / segment.global_batch_tokens if segment.global_batch_tokens else 0.0
 
 

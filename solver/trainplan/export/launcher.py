@@ -24,7 +24,7 @@ def trainer_notes(launch: Launch) -> list[str]:
     found: list[str] = []
     for unit in launch.units:
         trainer = trainer_for(unit)
-        found += trainer.cannot_express(unit)
+        found += trainer.notes(unit)
         if trainer.name == "custom":
             found += why_custom(unit)
     return list(dict.fromkeys(found))

@@ -141,13 +141,14 @@ def _expert_arguments(shape: ModelShape) -> Pairs:
 def training_arguments(unit: LaunchUnit) -> Pairs:
     """Batch, steps, precision and recompute."""
     layout = unit.segment.layout
+    (batch, length), decay = _batch_arguments(unit)
     found: Pairs = [
         ("--micro-batch-size", str(layout.micro_batch)),
-        ("--global-batch-size", str(unit.batch_sequences)),
+        batch,
         ("--seq-length", str(unit.segment.sequence_length)),
-        ("--train-iters", str(unit.total_steps)),
+        length,
         ("--lr", "$LEARNING_RATE"),
-        ("--lr-decay-iters", str(unit.total_steps)),
+        *decay,
         ("--lr-decay-style", "cosine"),
         ("--distributed-timeout-minutes", "30"),
         ("--use-mcore-models",),
@@ -161,6 +162,20 @@ def training_arguments(unit: LaunchUnit) -> Pairs:
     elif unit.task.kind == "continue":
         found.append(("--pretrained-checkpoint", "$MODEL"))
     return found
+
+
+def _batch_arguments(unit: LaunchUnit) -> tuple[Pairs, Pairs]:
+    """Batch and length of the training, and of the decay of its rate; one whose batch grows is told in samples."""
+    if not unit.batch_schedule:
+        steps = str(unit.total_steps)
+        batch: Pairs = [("--global-batch-size", str(unit.batch_sequences))]
+        return [*batch, ("--train-iters", steps)], [("--lr-decay-iters", steps)]
+    schedule = " ".join(f"{tokens:.0f}:{sequences}" for tokens, sequences in unit.batch_schedule)
+    samples = str(round(unit.task_tokens / unit.segment.sequence_length))
+    return (
+        [("--step-batch-size-schedule", schedule), ("--train-samples", samples)],
+        [("--lr-decay-samples", samples)],
+    )
 
 
 def checkpoint_arguments(unit: LaunchUnit) -> Pairs:
@@ -268,6 +283,11 @@ def _cannot_express(unit: LaunchUnit) -> list[str]:
         "Rotary base, norm epsilon and router loss are not in a plan: add them after the script's name, "
         "they are passed on.",
     ]
+    if unit.batch_schedule:
+        found.append(
+            f"{unit.name}: the argument file makes the batch grow (`--step-batch-size-schedule`, in tokens); the "
+            "Megatron-Bridge file has the last batch only."
+        )
     if unit.task.rounds > 1:
         found.append(
             f"{unit.task.name}: {unit.task.rounds} rounds of {unit.round_steps} steps; Megatron-LM knows one run of "
@@ -289,5 +309,6 @@ MEGATRON = Trainer(
     environment=_environment,
     keep_pattern="iter_*",
     keep_tracker="latest_checkpointed_iteration.txt",
+    grows_batch=True,
 )
 EXPORTER = exporter_of(MEGATRON)

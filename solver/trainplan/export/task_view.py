@@ -19,6 +19,8 @@ class TaskView:
     precision: str
     optimizer: str
     rounds: int
+    expected_rounds_count: float
+    """Fewer than ``rounds`` where not all need be done."""
     model: str
     """Catalogue name or path as the case has it; empty when the shape is written out."""
     shape: ModelShape | None
@@ -42,6 +44,7 @@ def task_view(case: Case, task: Task) -> TaskView:
         precision=task.precision,
         optimizer=task.optimizer,
         rounds=task.rounds,
+        expected_rounds_count=task.expected_rounds,
         model=model if isinstance(model, str) else "",
         shape=_shape(model),
         lora_rank=task.lora.rank if task.lora is not None else 0,

@@ -42,6 +42,21 @@ class Trainer:
     """Checkpoint folders the start script thins out, for programs that keep every one."""
     keep_tracker: str = ""
     """File in the checkpoint folder that names the last finished checkpoint."""
+    grows_batch: bool = False
+    """Whether its files make the global batch grow as the plan has it."""
+
+    def notes(self, unit: LaunchUnit) -> list[str]:
+        """What its files cannot say of a unit."""
+        found = list(self.cannot_express(unit))
+        if unit.segment.batches and not self.grows_batch:
+            found.append(ramp_note(unit))
+        rounds, expected = unit.task.rounds, unit.task.expected_rounds_count
+        if expected < rounds:
+            found.append(
+                f"{unit.task.name} has up to {rounds} rounds, {expected:.2f} are expected: whether another one is "
+                "needed is yours to decide; these files do them all."
+            )
+        return found
 
 
 def start_script(unit: LaunchUnit, trainer: Trainer) -> str:
@@ -61,6 +76,19 @@ def start_script(unit: LaunchUnit, trainer: Trainer) -> str:
 def start_weights(unit: LaunchUnit) -> str:
     """Where a unit's starting weights come from: a folder, or empty when the user has to say."""
     return f"/checkpoints/{unit.task.weights_from}" if unit.task.weights_from else ""
+
+
+def ramp_note(unit: LaunchUnit) -> str:
+    """How the global batch of a unit grows, where its files have the last one only."""
+    steps, words = 0.0, []
+    for phase in unit.segment.batches:
+        steps += phase.tokens / phase.global_batch_tokens
+        sequences = round(phase.global_batch_tokens / unit.segment.sequence_length)
+        words.append(f"{sequences} sequences to step {unit.first_step + round(steps)}")
+    return (
+        f"{unit.name}: the global batch grows ({', '.join(words)}) and this program knows one batch, the last. "
+        "Start each phase with its own batch from the checkpoint of the one before."
+    )
 
 
 def needs_weights(unit: LaunchUnit) -> bool:
@@ -101,7 +129,7 @@ def exporter_of(trainer: Trainer) -> Exporter:
 
     def cannot_express(launch: Launch) -> list[str]:
         units = suited(launch)
-        notes = [note for unit in units for note in trainer.cannot_express(unit)]
+        notes = [note for unit in units for note in trainer.notes(unit)]
         notes.append(launcher_note(units))
         return list(dict.fromkeys(notes))
 

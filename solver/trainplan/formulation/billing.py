@@ -1,10 +1,11 @@
 r"""What use costs: every option's daily and one-off charges; what grants hold.
 
 .. math::
-    \text{cost} = \sum_{o,w} c_o (D_o x_{ow} + S_o s_{ow}) + \sum_o C_o v_o + \sum_c A_c k_c,\qquad
+    \text{cost} = \sum_{o,w} c_{ow} (D_o x_{ow} + S_o s_{ow}) + \sum_o C_o v_o + \sum_c A_c k_c,\qquad
     v_o \ge u_{ow},\quad k_{c(o)} \ge u_{ow}
 
-with :math:`A_c` the one-off cost of a cloud not used before.
+with :math:`A_c` the one-off cost of a cloud not used before. :math:`c_{ow}` differs between windows where the
+price of nodes changes at a date; windows are cut there.
 
 A grant holds
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 from math import inf
 
 from trainplan.formulation.context import Context
+from trainplan.problem import Charges
 from trainplan.pyomo_core import Constraint, UnitInterval, Var
 
 
@@ -28,9 +30,13 @@ def add(ctx: Context) -> None:
         windows_of.setdefault(option, []).append(window)
     for option, windows in windows_of.items():
         o = spec.options[option]
-        used_time = sum(m.e_time[option, w] for w in windows)
-        for category, usd in o.daily:
-            ctx.charge(category, o.task, inputs.money(usd * inputs.days_per_unit) * used_time)
+        alike: dict[Charges, list[int]] = {}
+        for window in windows:
+            alike.setdefault(spec.daily_in(option, window), []).append(window)
+        for daily, at in alike.items():
+            used_time = sum(m.e_time[option, w] for w in at)
+            for category, usd in daily:
+                ctx.charge(category, o.task, inputs.money(usd * inputs.days_per_unit) * used_time)
     once = [o for o in windows_of if spec.options[o].once_usd > 0.0]
     m.v_chosen = Var(once, within=UnitInterval)
     m.c_chosen = Constraint(

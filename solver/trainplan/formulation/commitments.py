@@ -15,6 +15,9 @@ task does on it lies within, at the start of the task's stretch of the window:
     B_w + b_{tw} + \sum_{o: r(o)=r} (D_o x_{ow} + S_o s_{ow})
         \le d_r + \sum_k (L_k - \tau_r) p_k + H (1 - c_{trw})
 
+A price that changes at a date is a product for each price, with the days on which it may begin:
+:math:`F_k p_k \le d_r \le \bar d_r - (\bar d_r - G_k) p_k`.
+
 A task uses one purchase in a window, nothing else of it runs on into that window before, and in the window
 in which it moves to another region it uses none: :math:`\sum_r c_{trw} \le 1`,
 :math:`c_{trw} + k_{ow} \le 1` and :math:`c_{trw} + u_{ow} \le 1` for options :math:`o` of another resource,
@@ -22,6 +25,8 @@ respectively of another region.
 """
 
 from __future__ import annotations
+
+from math import ceil, floor
 
 from trainplan.formulation.context import Context
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeIntegers, Var
@@ -64,7 +69,25 @@ def add(ctx: Context) -> None:
         within=NonNegativeIntegers,
         bounds=lambda _, r: (0, int(min(spec.resources[r].latest_start_days, horizon))),
     )
+    _add_price_days(ctx)
     _add_within(ctx, of_resource)
+
+
+def _add_price_days(ctx: Context) -> None:
+    """A price that is only to be had from a day on, or up to one."""
+    m, products = ctx.m, ctx.inputs.spec.products
+    m.c_price_from = Constraint(
+        [k for k, product in enumerate(products) if product.first_day > 0.0],
+        rule=lambda m, k: m.v_start_day[products[k].resource] >= ceil(products[k].first_day) * m.v_length[k],
+    )
+    latest = {k: m.v_start_day[product.resource].ub for k, product in enumerate(products)}
+    m.c_price_until = Constraint(
+        [k for k, product in enumerate(products) if product.last_day < latest[k]],
+        rule=lambda m, k: (
+            m.v_start_day[products[k].resource]
+            <= latest[k] - (latest[k] - floor(products[k].last_day)) * m.v_length[k]
+        ),
+    )
 
 
 def _add_within(ctx: Context, of_resource: dict[int, list[int]]) -> None:

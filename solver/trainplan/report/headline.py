@@ -22,6 +22,7 @@ def headline(plan: Plan, bill: Bill) -> Section:
     facts += [("Launch", launch_words(plan, segment)) for segment in plan.segments]
     facts += [
         ("Total cost", cost_words(plan, bill)),
+        *worst_facts(plan),
         ("Finish", finish_words(plan)),
         *chance_facts(plan),
         *efficiency_facts(plan, bill),
@@ -61,6 +62,19 @@ def cost_words(plan: Plan, bill: Bill) -> str:
     return f"{total}, {wording.usd(left)} USD below the budget"
 
 
+def worst_facts(plan: Plan) -> list[tuple[str, str]]:
+    """What the plan costs at the worst, where rounds need not all be done."""
+    if plan.worst_usd is None:
+        return []
+    names = ", ".join(trial.task for trial in plan.trials)
+    return [
+        (
+            "Worst case",
+            f"{wording.usd(plan.worst_usd)} USD with every round of {names}; the total is expected",
+        )
+    ]
+
+
 def finish_words(plan: Plan) -> str:
     """When the last task ends, and how far that is from the deadline."""
     finish = f"{wording.moment(plan, plan.finish_s)}, {wording.duration(plan.finish_s)} from day 0"
@@ -85,7 +99,7 @@ def efficiency_facts(plan: Plan, bill: Bill) -> list[tuple[str, str]]:
     hours: dict[str, float] = {}
     for segment in plan.segments:
         devices = (segment.nodes + segment.spare_nodes) * segment.accelerators_per_node
-        paid_h = (segment.end_s - segment.start_s) / 3600 * segment.paid_frac
+        paid_h = (segment.end_s - segment.start_s) / 3600 * segment.paid_frac * segment.expected_frac
         hours[segment.accelerator] = hours.get(segment.accelerator, 0.0) + devices * paid_h
     if hours:
         words = ", ".join(f"{value:,.0f} {name}" for name, value in hours.items())

@@ -66,6 +66,15 @@ PLACEMENTS = (
     Column("Size", numeric=True),
     Column("Held", numeric=True),
 )
+TRIALS = (
+    Column("Task"),
+    Column("Rounds reserved", numeric=True),
+    Column("Expected", numeric=True),
+    Column("All are done", numeric=True),
+    Column("None is done", numeric=True),
+    Column("Expected USD", numeric=True),
+    Column("Worst-case USD", numeric=True),
+)
 TASKS = (Column("Task"), Column("From"), Column("To"), Column("Length", numeric=True))
 
 
@@ -85,7 +94,7 @@ def schedule(plan: Plan) -> Section:
         Table(
             title="Configuration",
             columns=CONFIGURATION,
-            rows=tuple(_configuration_row(i, s) for i, s in enumerate(plan.segments, 1)),
+            rows=tuple(_configuration_row(plan, i, s) for i, s in enumerate(plan.segments, 1)),
         ),
         Table(
             title="Checkpoints and failures",
@@ -96,6 +105,8 @@ def schedule(plan: Plan) -> Section:
     if plan.tasks:
         rows = tuple(_task_row(plan, task) for task in plan.tasks)
         tables.append(Table(title="Tasks", columns=TASKS, rows=rows))
+    if plan.trials:
+        tables.append(_trials(plan))
     paragraphs = []
     if plan.purchases:
         rows = tuple(_purchase_row(plan, purchase) for purchase in plan.purchases)
@@ -107,6 +118,29 @@ def schedule(plan: Plan) -> Section:
         rows = tuple(_placement_row(placement) for placement in plan.placements)
         tables.append(Table(title="Storage", columns=PLACEMENTS, rows=rows))
     return Section(title="The plan", paragraphs=tuple(paragraphs), tables=tuple(tables))
+
+
+def _trials(plan: Plan) -> Table:
+    """What is expected of tasks that may end early, and what the plan is prepared for."""
+    rows = tuple(
+        (
+            trial.task,
+            str(trial.rounds),
+            wording.number(trial.expected_rounds_count),
+            wording.percent(trial.all_chance_frac),
+            wording.percent(trial.none_chance_frac),
+            wording.usd(trial.expected_usd),
+            wording.usd(trial.worst_usd),
+        )
+        for trial in plan.trials
+    )
+    note = (
+        "From, to and nodes of these tasks, and the finish, are the worst case: time is reserved for every round. "
+        "The bill, its total and the budget line count the expected rounds"
+    )
+    if plan.worst_usd is not None:
+        note += f"; with every round the plan costs {wording.usd(plan.worst_usd)} USD"
+    return Table(title="Rounds that may be left out", columns=TRIALS, rows=rows, note=f"{note}.")
 
 
 def _segment_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
@@ -127,7 +161,29 @@ def _segment_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
     )
 
 
-def _configuration_row(index: int, segment: Segment) -> tuple[str, ...]:
+def _price_words(plan: Plan, segment: Segment) -> str:
+    """The price of a node-hour, and from when on where it changes."""
+    if not segment.prices:
+        return wording.number(segment.usd_per_node_h) if segment.usd_per_node_h else "none by the hour"
+    first, *later = segment.prices
+    changes = [
+        f"{wording.number(price.usd_per_node_h)} from {wording.moment(plan, price.start_s)}"
+        for price in later
+    ]
+    return ", ".join([wording.number(first.usd_per_node_h), *changes])
+
+
+def _batch_words(segment: Segment) -> str:
+    """The global batch, or how it grows."""
+    if not segment.batches:
+        return wording.tokens(segment.global_batch_tokens)
+    return ", then ".join(
+        f"{wording.tokens(phase.global_batch_tokens)} for {wording.tokens(phase.tokens)}"
+        for phase in segment.batches
+    )
+
+
+def _configuration_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
     return (
         str(index),
         wording.percent(segment.work_frac),
@@ -136,10 +192,10 @@ def _configuration_row(index: int, segment: Segment) -> tuple[str, ...]:
         str(segment.spare_nodes),
         wording.duration(segment.setup_s),
         f"{segment.sequence_length:,}",
-        wording.tokens(segment.global_batch_tokens),
+        _batch_words(segment),
         segment.layout.precision,
         wording.size(segment.peak_memory_bytes),
-        wording.number(segment.usd_per_node_h) if segment.usd_per_node_h else "none by the hour",
+        _price_words(plan, segment),
         wording.percent(segment.paid_frac),
     )
 
