@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainplan import large
+from trainplan.aggregate import without_calendar
 from trainplan.assembly import assemble
 from trainplan.highs import Session
 from trainplan.plan_making import Maker
@@ -71,7 +72,10 @@ def test_a_block_over_a_freeze_is_paid_all_the_same() -> None:
         )
 
 
-@pytest.mark.parametrize("resources", ["", "  freezes: [{from: day 2, to: day 3}]"])
+@pytest.mark.parametrize(
+    "resources",
+    ["", "  freezes: [{from: day 2, to: day 3}]", "  price_changes: [{from: day 3, to: day 9, rise: 50%}]"],
+)
 def test_screening_finds_the_plan_that_all_options_give(resources: str) -> None:
     spec = assemble(programme(resources=resources), builtin()).spec
     options, _ = thinned(spec)
@@ -91,6 +95,21 @@ def test_a_calendar_cut_off_keeps_what_is_before_it() -> None:
     assert shorter.windows == ((0.0, 4.0), (4.0, 6.0))
     assert all(len(r.held_nodes) == 2 for r in shorter.resources)
     assert large.cut_off(spec, 59.5) is spec
+
+
+def test_a_calendar_over_other_windows_keeps_its_prices() -> None:
+    spec = assemble(
+        programme(resources="  price_changes: [{from: day 6, to: day 10, cut: 25%}]"), builtin()
+    ).spec
+    number = next(n for n, r in enumerate(spec.resources) if r.mode == "on-demand")
+    assert spec.windows == ((0.0, 4.0), (4.0, 6.0), (6.0, 10.0), (10.0, 60.0))
+    assert spec.resources[number].price_factor == (1.0, 1.0, 0.75, 1.0)
+    assert large.cut_off(spec, 8.0).resources[number].price_factor == (1.0, 1.0, 0.75)
+    fine = large.refined(spec, 2.0)
+    for (start, end), factor in zip(fine.windows, fine.resources[number].price_factor, strict=True):
+        assert factor == (0.75 if start >= 6.0 and end <= 10.0 else 1.0)
+    assert without_calendar(spec).resources[number].price_factor == (0.75,)
+    assert all(r.price_factor == () for r in spec.resources if r.mode == "capacity-block")
 
 
 def many(count: int = 9) -> Case:
