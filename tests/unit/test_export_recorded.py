@@ -189,6 +189,24 @@ def test_maxtext_reads_every_number_back() -> None:
     assert content["model_name"] == "llama3.1-8b"
 
 
+def maxtext_of(plan: str) -> dict[str, Any]:
+    texts = export(Plan.model_validate_json((PLANS / f"{plan}.plan.json").read_text("utf-8")), "maxtext")
+    (content,) = documents(next(text for name, text in texts.items() if name.endswith(".maxtext.yml")))
+    return dict(content)
+
+
+def test_maxtext_is_told_the_width_of_experts() -> None:
+    content = maxtext_of("tpu_experts")
+    assert content["base_moe_mlp_dim"] == content["base_mlp_dim"] == 2816
+    assert (content["num_experts"], content["num_experts_per_tok"]) == (16, 2)
+
+
+def test_maxtext_is_told_how_many_documents_it_packs_on_gpus() -> None:
+    """On TPUs it needs no such bound."""
+    assert maxtext_of("gpu_pipeline")["max_segments_per_seq"] > 0
+    assert "max_segments_per_seq" not in maxtext_of("tpu_experts")
+
+
 @pytest.mark.parametrize(
     "name", ["skypilot", "megatron", "trl", "accelerate", "verl", "torchtitan", "maxtext"]
 )

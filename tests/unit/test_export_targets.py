@@ -26,6 +26,8 @@ ABLE = {
     "titan_pipeline": "skypilot slurm kubernetes torchtitan megatron torchrun json",
     "lora_one_node": "skypilot slurm kubernetes deepspeed accelerate trl verl torchrun json",
     "tpu_maxtext": "skypilot kubernetes maxtext json",
+    "tpu_experts": "skypilot kubernetes maxtext json",
+    "gpu_pipeline": "skypilot slurm kubernetes torchtitan megatron maxtext torchrun json",
     "capacity_block": "skypilot slurm kubernetes torchtitan megatron deepspeed accelerate maxtext torchrun json",
     "programme": "skypilot slurm kubernetes megatron deepspeed accelerate trl verl torchrun json",
 }
@@ -133,6 +135,22 @@ def test_refusals_say_why(name: str, target: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         export(read_plan(name), target)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"shared_experts": 1}, "no shared experts"),
+        ({"dense_layers": 2, "sliding_window": 1024}, "no sliding window and no dense layers between"),
+        ({"max_positions": 4096}, "no learned positions"),
+    ],
+)
+def test_maxtext_writes_no_model_out_that_its_blocks_are_not(sizes: dict[str, int], words: str) -> None:
+    plan = read_plan("tpu_experts")
+    task = plan.case["tasks"][0]
+    unlike = task | {"model": task["model"] | sizes}
+    with pytest.raises(InputError, match=words):
+        export(plan.model_copy(update={"case": plan.case | {"tasks": [unlike]}}), "maxtext")
 
 
 def test_a_refusal_names_the_targets_that_can() -> None:
