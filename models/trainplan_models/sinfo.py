@@ -15,7 +15,7 @@ from trainplan_models.units import CANONICAL
 if TYPE_CHECKING:
     from trainplan_models.catalog import Catalog
 
-SINFO_COMMAND = "sinfo --Node --noheader --format='%N|%P|%T|%c|%m|%G|%f|%E'"
+SINFO_COMMAND = "sinfo -N -h -o '%N|%P|%T|%c|%m|%G|%f|%E'"
 """The command whose output ``owned_from_sinfo`` reads."""
 
 _GRES = re.compile(r"gpu:(?:(?P<type>[^:,()]+):)?(?P<count>\d+)")
