@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs launchers for the tests marked `launcher`, each in an environment of its own, from the package indexes.
-# Usage: setup.sh [sky] [trainers] [k8s] [verl] [maxtext] [slurm]      (all without arguments; what is there is left alone)
+# Usage: setup.sh [sky] [trainers] [k8s] [verl] [maxtext] [bridge] [slurm]      (all without arguments; what is there is left alone)
 # Sizes on disk and times on two cores: sky 460 MB 41 s, trainers 2700 MB 91 s, k8s 154 MB 12 s, verl 49 MB 13 s,
-# maxtext 800 MB 99 s, slurm 13 MB 9 s (Debian packages, as root).
+# maxtext 800 MB 99 s, bridge 170 MB 20 s, slurm 13 MB 9 s (Debian packages, as root).
 # MaxText needs Python 3.12: one on the path, of pyenv, or named in PYTHON312. Without one it is left out, and said.
 set -euo pipefail
 target="${TRAINPLAN_LAUNCHERS:-$HOME/.cache/trainplan/launchers}"
@@ -73,6 +73,19 @@ install_maxtext() {
   pip_in maxtext --no-deps "$versions"
   finish maxtext "$versions $needs"
 }
+install_bridge() {
+  # Beside the trainers: they lend it torch and Megatron-LM. Its metadata asks for Python 3.12; its configuration
+  # classes run on 3.11 too.
+  local versions="megatron-bridge==0.6.2 transformers==5.12.1 tokenizers==0.22.2 omegaconf==2.4.0"
+  versions+=" antlr4-python3-runtime==4.13.2 hydra-core==1.3.8"
+  install_trainers
+  environment bridge "$versions" || return 0
+  # shellcheck disable=SC2086
+  pip_in bridge --no-deps --ignore-requires-python $versions
+  "$target/trainers/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+    >"$("$target/bridge/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/trainers.pth"
+  finish bridge "$versions"
+}
 install_slurm() {
   if command -v slurmctld >/dev/null && command -v munged >/dev/null; then return 0; fi
   if [ "$(id -u)" != 0 ]; then echo "slurm: needs root to install" >&2; return 0; fi
@@ -80,7 +93,7 @@ install_slurm() {
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null; }
 }
 
-if [ "$#" = 0 ]; then set -- sky trainers k8s verl maxtext slurm; fi
+if [ "$#" = 0 ]; then set -- sky trainers k8s verl maxtext bridge slurm; fi
 for name in "$@"; do
   started=$(date +%s)
   "install_$name"

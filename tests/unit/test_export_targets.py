@@ -163,6 +163,7 @@ def test_what_a_target_cannot_say_is_in_its_readme() -> None:
     assert "spare nodes; SkyPilot replaces a node" in export(spot, "skypilot")["README.md"]
     assert "buys no spot capacity" in export(spot, "slurm")["README.md"]
     assert "cannot keep the last k" in export(spot, "megatron")["README.md"]
+    assert "For Megatron-Bridge give a recipe's configuration" in export(spot, "megatron")["README.md"]
     assert "spare nodes are quota" in export(spot, "kubernetes")["README.md"]
     assert "does not rent nodes" in export(spot, "megatron")["README.md"]
     assert "no checkpoint interval" in export(spot, "deepspeed")["README.md"]
@@ -188,6 +189,7 @@ GOLDEN = [
     ("dense_spot", "kubernetes", "launch.sh"),
     ("dense_spot", "kubernetes", "kueue.yaml"),
     ("moe_expert_parallel", "megatron", "01-pretrain-on-demand.args.sh"),
+    ("fsdp_titan", "megatron", "01-pretrain-on-demand.bridge.py"),
     ("fsdp_titan", "torchtitan", "trainplan_01_pretrain_on_demand.py"),
     ("capacity_block", "deepspeed", "01-pretrain-capacity-block.deepspeed.json"),
     ("fsdp_titan", "accelerate", "01-pretrain-on-demand.accelerate.yaml"),
