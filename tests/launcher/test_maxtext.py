@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from trainplan.export.launch import launch
 
-from .launching import Unit, probe, read_plan
+from .launching import Unit, ask, read_plan
 
 pytestmark = pytest.mark.launcher
 
@@ -69,7 +68,7 @@ def answers(
         file.write_text(text.replace(old, new), encoding="utf-8")
         wrong[name] = question | {"args": [str(file), *question["args"][1:]]}
     questions = [asked(unit, shell_environment) for unit in units] + list(wrong.values())
-    found = probe("maxtext", "maxtext_probe.py", json.dumps(questions))
+    found = ask("maxtext", "maxtext_probe.py", questions)
     return list(zip(units, found[: len(units)], strict=True)), dict(
         zip(wrong, found[len(units) :], strict=True)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from trainplan.export.launch import launch
 
-from .launching import Unit, probe, read_plan
+from .launching import HERE, Unit, ask, read_plan
 
 pytestmark = pytest.mark.launcher
 
@@ -28,7 +27,7 @@ SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 Found = list[tuple[Unit, dict[str, Any]]]
 
 
-def asked(unit: Unit, weights: str) -> dict[str, Any]:
+def asked(unit: Unit) -> dict[str, Any]:
     """What the probe takes for a unit: the model's sizes, as a recipe has them, and what its start script sets."""
     shape = launch(read_plan(unit.plan)).unit(unit.name).task.shape
     assert shape is not None
@@ -45,7 +44,7 @@ def asked(unit: Unit, weights: str) -> dict[str, Any]:
         model |= {"num_moe_experts": shape.experts, "moe_router_topk": shape.experts_per_token}
         model["moe_ffn_hidden_size"] = shape.routed_ffn
     script = (unit.folder / f"{unit.name}.sh").read_text(encoding="utf-8")
-    environment = {"MODEL": weights}
+    environment = {"MODEL": str(HERE)}
     if "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" in script:
         environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     file = str(unit.folder / f"{unit.name}.bridge.py")
@@ -65,7 +64,7 @@ def answers(
     """What Megatron-Bridge says to every unit, and to what is wrong on purpose."""
     folder = tmp_path_factory.mktemp("bridge")
     units = exported["megatron"]
-    good = asked(next(unit for unit in units if unit.plan == "dense_spot"), str(folder))
+    good = asked(next(unit for unit in units if unit.plan == "dense_spot"))
     text = Path(good["file"]).read_text(encoding="utf-8")
     wrong = {}
     for number, (name, (old, new)) in enumerate(WRONG.items()):
@@ -73,8 +72,8 @@ def answers(
         file = folder / f"wrong_{number}.py"
         file.write_text(text.replace(old, new), encoding="utf-8")
         wrong[name] = good | {"file": str(file)}
-    questions = [asked(unit, str(folder)) for unit in units] + list(wrong.values())
-    found = probe("bridge", "bridge_probe.py", json.dumps(questions))
+    questions = [asked(unit) for unit in units] + list(wrong.values())
+    found = ask("bridge", "bridge_probe.py", questions)
     return list(zip(units, found[: len(units)], strict=True)), dict(
         zip(wrong, found[len(units) :], strict=True)
     )
