@@ -16,7 +16,7 @@ from trainplan_models.plan import Plan
 from trainplan_models.sinfo import SINFO_COMMAND, owned_from_sinfo
 
 from .launching import HERE, Unit, read_plan
-from .slurm_cluster import PAPER_NODES, Cluster
+from .slurm_cluster import Cluster
 
 pytestmark = pytest.mark.launcher
 
@@ -49,15 +49,14 @@ def test_the_scheduler_reads_every_number_back(slurm: Cluster, exported: dict[st
         assert f"trainplan-unit={unit.name}" in job["Comment"]
 
 
-def test_its_list_of_nodes_is_read_as_owned_pools(slurm: Cluster, exported: dict[str, list[Unit]]) -> None:
+def test_its_list_of_nodes_is_read_as_owned_pools(slurm: Cluster) -> None:
+    """Nodes on paper are powered down, and not in the list."""
     text = slurm.run(*shlex.split(SINFO_COMMAND))
-    segments = [unit.segment for unit in exported["slurm"]]
-    names = {segment.accelerator.lower().split("-")[0]: segment.accelerator for segment in segments}
-    found = owned_from_sinfo(text, "dc1", accelerators=names)
-    assert {pool.owned.accelerator for pool in found.pools} == set(names.values())
-    h100 = next(pool for pool in found.pools if pool.owned.accelerator == names["h100"])
-    assert (h100.owned.nodes, h100.owned.accelerators_per_node) == (slurm.nodes + PAPER_NODES, 8)
-    assert h100.partitions == ("paper", "train")
+    (pool,) = owned_from_sinfo(text, "dc1", accelerators={"h100": "H100-SXM"}).pools
+    owned = pool.owned
+    assert (owned.name, owned.accelerator, owned.accelerators_per_node) == ("dc1", "H100-SXM", 8)
+    assert (owned.nodes, pool.broken) == (slurm.nodes, 0)
+    assert pool.partitions == ("train",)
 
 
 def minutes(limit: str) -> int:
