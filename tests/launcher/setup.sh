@@ -93,9 +93,16 @@ install_slurm() {
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null; }
 }
 
-if [ "$#" = 0 ]; then set -- sky trainers k8s verl maxtext bridge slurm; fi
-for name in "$@"; do
+if [ "$#" = 1 ]; then
   started=$(date +%s)
-  "install_$name"
-  echo "$name: $(($(date +%s) - started)) s"
-done
+  "install_$1"
+  echo "$1: $(($(date +%s) - started)) s"
+  exit
+fi
+if [ "$#" = 0 ]; then set -- sky trainers k8s verl maxtext bridge slurm; fi
+failed=()
+for name in "$@"; do bash "${BASH_SOURCE[0]}" "$name" || failed+=("$name"); done
+if [ "${#failed[@]}" != 0 ]; then
+  echo "not installed: ${failed[*]}" >&2
+  exit 1
+fi
