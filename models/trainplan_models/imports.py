@@ -1,259 +1,226 @@
-"""What is there already, read from the files people have: Slurm's node list, quotas, reservations.
+"""What is there already, read from the tables people keep of it: quotas and reservations.
 
-Price lists in SkyPilot's columns are read by ``trainplan_models.prices``, negotiated prices by ``private_prices``.
+Slurm's node list is read by ``sinfo``, price lists in SkyPilot's columns by ``prices``, negotiated prices by
+``private_prices``.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from trainplan_models.base import InputError, Problem
 from trainplan_models.case_resources import Owned, Quota
-from trainplan_models.import_tables import amount_of, day_of, machine_of, node_count, pool_of, read_table
+from trainplan_models.import_tables import (
+    PLACE,
+    PROVENANCE,
+    amount_of,
+    day_of,
+    machine_of,
+    node_count,
+    pool_of,
+    provenance_day,
+    read_table,
+)
 from trainplan_models.units import CANONICAL
 
 if TYPE_CHECKING:
     from trainplan_models.catalog import Catalog
-
-SINFO_COMMAND = "sinfo --Node --noheader --format='%N|%P|%T|%c|%m|%G|%f|%E'"
-"""The command whose output ``owned_from_sinfo`` reads."""
-
-_GRES = re.compile(r"gpu:(?:(?P<type>[^:,()]+):)?(?P<count>\d+)")
-_RANGE = re.compile(r"(?P<prefix>[^\[\]]*)\[(?P<list>[\d,\-]+)\](?P<suffix>.*)$")
-_BROKEN = ("down", "drain", "fail", "maint", "unknown", "inval", "not_responding", "*")
-_IDLE = ("idle",)
+    from trainplan_models.catalog.records import NodeType
 
 QUOTA_COLUMNS = ("on_demand", "spot", "reserved", "capacity_block")
+RESERVATION_COLUMNS = ("name", "nodes", "start", "end", "usd_per_node_h")
+
+_AMOUNT = re.compile(r"(?P<count>\d+)\s*(?P<unit>vcpus?|gpus?|accelerators?|chips?)", re.IGNORECASE)
+
+T = TypeVar("T", Quota, Owned)
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmPool:
-    """The nodes of a Slurm cluster that have the same accelerators."""
+class Holding(Generic[T]):
+    """A record for a case, and where it is from."""
 
-    owned: Owned
-    """Every node that is not broken."""
-    idle: int
-    """Nodes without a job at the moment."""
-    broken: int
-    """Nodes that are down, drained or in maintenance; not counted in ``owned``."""
-    partitions: tuple[str, ...]
+    record: T
+    source: str
+    as_of: str
+    """ISO date; empty when nothing says of when it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmCluster:
-    """What a node list describes."""
+class Holdings(Generic[T]):
+    """What a table gives, and which lines of it are no use and why."""
 
-    pools: tuple[SlurmPool, ...]
-    warnings: tuple[Problem, ...]
+    found: tuple[Holding[T], ...]
+    left_out: tuple[Problem, ...] = ()
+
+    @property
+    def records(self) -> tuple[T, ...]:
+        """The records alone."""
+        return tuple(holding.record for holding in self.found)
 
 
-def owned_from_sinfo(
-    text: str,
-    name: str = "cluster",
-    accelerators: Mapping[str, str] | None = None,
-    known: Catalog | None = None,
-) -> SlurmCluster:
-    """Owned pools from the output of ``SINFO_COMMAND``, one for each kind of accelerator node.
+def quotas_from_csv(
+    path: Path, known: Catalog | None = None, *, source: str = "", as_of: str = ""
+) -> Holdings[Quota]:
+    """Quotas from a table with the columns ``pool`` and any of ``on_demand``, ``spot``, ``reserved``,
+    ``capacity_block``; an empty cell is no limit.
+
+    ``pool`` is ``cloud/region/instance_type``; three columns of these names may stand in its place. Amounts are in
+    nodes (``8``), or as clouds give them in ``768 vCPUs`` or ``64 GPUs``, of which whole nodes are taken. Pools
+    without a price in the catalogue are left out, as nothing can be rented there.
 
     Args:
-        text: one line per node and partition, fields parted by ``|``; a header line is skipped.
-        name: of the pools; with several kinds of node the accelerator is added to it.
-        accelerators: what a GPU type of the cluster is called in the catalogue, where the catalogue does not know it.
+        path: the table; its columns ``source`` and ``as_of`` win over the arguments.
         known: the catalogue; None for the one that ships.
-
-    Raises:
-        InputError: no line has accelerators, a line cannot be read, or a GPU type is not known.
-    """
-    known = known or _builtin()
-    nodes, problems, warnings = _slurm_nodes(text)
-    kinds: dict[tuple[str, int], list[_SlurmNode]] = {}
-    for node in nodes.values():
-        if node.count:
-            kinds.setdefault((node.gpu, node.count), []).append(node)
-    if not kinds and not problems:
-        problems.append(
-            Problem("no node has accelerators", file="sinfo", fix=f"Make it with: {SINFO_COMMAND}")
-        )
-    pools = []
-    for (gpu, count), members in sorted(kinds.items()):
-        chip = _slurm_chip(gpu, accelerators or {}, known, problems, warnings)
-        usable = [node for node in members if not node.broken]
-        if not usable:
-            warnings.append(
-                Problem(f"all {len(members)} nodes with {count} x {gpu} are down or drained", file="sinfo")
-            )
-        if chip and usable:
-            full = name if len(kinds) == 1 else f"{name}-{gpu}-{count}"
-            owned = _owned(name=full, accelerator=chip, nodes=len(usable), accelerators_per_node=count)
-            partitions = tuple(sorted({name for node in members for name in node.partitions}))
-            idle = sum(node.idle for node in usable)
-            pools.append(SlurmPool(owned, idle, len(members) - len(usable), partitions))
-    if problems:
-        raise InputError(problems)
-    return SlurmCluster(tuple(pools), tuple(warnings))
-
-
-@dataclass(slots=True)
-class _SlurmNode:
-    gpu: str
-    count: int
-    broken: bool
-    idle: bool
-    partitions: set[str]
-
-
-def _slurm_nodes(text: str) -> tuple[dict[str, _SlurmNode], list[Problem], list[Problem]]:
-    nodes: dict[str, _SlurmNode] = {}
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        fields = [field.strip() for field in line.split("|")]
-        if not line.strip() or fields[0].upper() in ("NODELIST", "HOSTNAMES"):
-            continue
-        if len(fields) < 6:
-            message = f"{len(fields)} fields, six are needed: {line.strip()[:60]!r}"
-            problems.append(Problem(message, file="sinfo", line=number, fix=f"Make it with: {SINFO_COMMAND}"))
-            continue
-        names, partition, state, gres = fields[0], fields[1].rstrip("*"), fields[2].lower(), fields[5]
-        kinds = _GRES.findall(gres)
-        if len(kinds) > 1:
-            warnings.append(
-                Problem(f"{names} has several kinds of GPU ({gres}); left out", file="sinfo", line=number)
-            )
-            kinds = []
-        gpu, count = (kinds[0][0] or "gpu", int(kinds[0][1])) if kinds else ("", 0)
-        for node in _hosts(names):
-            found = nodes.setdefault(node, _SlurmNode(gpu, count, False, False, set()))
-            found.broken = found.broken or any(word in state for word in _BROKEN)
-            found.idle = state in _IDLE
-            found.partitions.add(partition)
-    return nodes, problems, warnings
-
-
-def _hosts(names: str) -> Iterator[str]:
-    """The hosts of ``n[1-3,7]``, or the one host."""
-    for part in re.split(r",(?![^\[]*\])", names):
-        match = _RANGE.match(part)
-        if match is None:
-            yield part
-            continue
-        for span in match["list"].split(","):
-            first, _, last = span.partition("-")
-            for number in range(int(first), int(last or first) + 1):
-                yield f"{match['prefix']}{number:0{len(first)}d}{match['suffix']}"
-
-
-def _slurm_chip(
-    gpu: str, names: Mapping[str, str], known: Catalog, problems: list[Problem], warnings: list[Problem]
-) -> str:
-    chip = known.find_accelerator(names.get(gpu, gpu))
-    if chip is None:
-        close = difflib.get_close_matches(gpu, [n.lower() for n in known.accelerators], n=3, cutoff=0.3)
-        fix = f"Say which it is, e.g. {gpu}={close[0] if close else 'H100-SXM'}"
-        problems.append(
-            Problem(f"GPU type {gpu!r} is not in the catalogue", file="sinfo", key="accelerators", fix=fix)
-        )
-        return ""
-    word = chip.name.split("-")[0]
-    others = [n for n in known.accelerators if n.split("-")[0] == word and n != chip.name]
-    if gpu not in names and others:
-        message = f"GPU type {gpu!r} is taken as {chip.name}; it could be {', '.join(others)}"
-        warnings.append(Problem(message, file="sinfo", fix=f"Say which, e.g. {gpu}={chip.name}"))
-    return chip.name
-
-
-def quotas_from_csv(path: Path, known: Catalog | None = None) -> tuple[Quota, ...]:
-    """Quotas from a table with the columns ``pool`` and any of ``on_demand``, ``spot``, ``reserved``,
-    ``capacity_block``, in nodes; an empty cell is no limit.
-
-    ``pool`` is ``cloud/region/instance_type``; three columns of these names may stand in its place.
+        source: where the table is from; empty for the name of the file.
+        as_of: of when it is.
 
     Raises:
         InputError: with every mistake of the file, by line.
     """
     known = known or _builtin()
     problems: list[Problem] = []
-    found = []
-    for line, row in read_table(path):
+    left_out: list[Problem] = []
+    found: list[Holding[Quota]] = []
+    lines: dict[str, int] = {}
+    for line, row in read_table(path, (*PLACE, *QUOTA_COLUMNS, *PROVENANCE)):
         pool = pool_of(row)
-        place = f"{pool}: " if pool else ""
-        limits = {}
-        for column in QUOTA_COLUMNS:
-            text = (row.get(column) or row.get(column.replace("_", "-")) or "").strip()
-            if text:
-                limits[column] = node_count(text, f"{place}{column}", path, line, problems)
-        if machine_of(pool, known, path, line, problems) is not None and not limits:
+        node = machine_of(pool, known, path, line, problems)
+        limits = _limits(row, node, path, line, problems)
+        day = provenance_day(row, as_of, path, line, problems)
+        if node is not None and not limits:
             fix = f"Fill in one of {', '.join(QUOTA_COLUMNS)}"
-            problems.append(Problem(f"{place}limits nothing", file=str(path), line=line, fix=fix))
-        if not problems:
-            found.append(Quota.model_validate({"pool": pool, **limits}, context=CANONICAL))
+            problems.append(Problem(f"{pool} limits nothing", file=str(path), line=line, fix=fix))
+        if pool in lines:
+            message = f"{pool} is there twice, first in line {lines[pool]}"
+            problems.append(Problem(message, key="pool", file=str(path), line=line, fix="Keep one of them"))
+        lines.setdefault(pool, line)
+        if problems:
+            continue
+        if pool not in known.pools():
+            message = f"{pool} has no price in the catalogue, so nothing can be rented there"
+            left_out.append(Problem(message, key="pool", file=str(path), line=line))
+            continue
+        quota = Quota.model_validate({"pool": pool, **limits}, context=CANONICAL)
+        found.append(Holding(quota, row.get("source", "") or source or path.name, day))
     if problems:
         raise InputError(problems)
-    return tuple(found)
+    return Holdings(tuple(found), tuple(left_out))
+
+
+def _limits(
+    row: Mapping[str, str], node: NodeType | None, path: Path, line: int, problems: list[Problem]
+) -> dict[str, int]:
+    found = {}
+    for column in QUOTA_COLUMNS:
+        text = row.get(column, "")
+        if text:
+            found[column] = _quota_nodes(text, node, column, path, line, problems)
+    return found
+
+
+def _quota_nodes(
+    text: str, node: NodeType | None, column: str, path: Path, line: int, problems: list[Problem]
+) -> int:
+    """Whole nodes of an amount in nodes, virtual CPUs or accelerators; 0 with a mistake when it is none."""
+    amount = _AMOUNT.fullmatch(text)
+    if amount is None or node is None:
+        return node_count(text, column, path, line, problems) if amount is None else 0
+    per_node = node.vcpus if amount["unit"].lower().startswith("v") else node.accelerators
+    if not per_node:
+        message = f"{text!r}: the catalogue does not say how many vCPUs {node.instance_type} has"
+        fix = "Write it in nodes, like 8"
+        problems.append(Problem(message, key=column, file=str(path), line=line, fix=fix))
+        return 0
+    return int(int(amount["count"]) // per_node)
 
 
 def reservations_from_csv(
-    path: Path, known: Catalog | None = None, *, start: date | None = None
-) -> tuple[Owned, ...]:
+    path: Path,
+    known: Catalog | None = None,
+    *,
+    start: date | None = None,
+    source: str = "",
+    as_of: str = "",
+) -> Holdings[Owned]:
     """Reservations that are already paid for, as owned pools that are there from ``start`` to ``end``.
 
     Columns: ``name``, ``pool`` (or cloud, region, instance_type), ``nodes``, ``start`` and ``end`` (ISO dates, either
     may be empty), and ``usd_per_node_h`` where using them still costs something.
 
-    With ``start``, day 0 of the case, what began before it is there from day 0, and what ended before it is a mistake.
+    With ``start``, day 0 of the case, what began before it is there from day 0, and what ended before it is left out.
+    The other arguments are those of ``quotas_from_csv``.
 
     Raises:
         InputError: with every mistake of the file, by line.
     """
     known = known or _builtin()
     problems: list[Problem] = []
+    left_out: list[Problem] = []
+    found: list[Holding[Owned]] = []
+    lines: dict[str, int] = {}
     day0 = start.isoformat() if start is not None else ""
-    found = []
-    for line, row in read_table(path):
-        node = machine_of(pool_of(row), known, path, line, problems)
-        nodes = node_count(row.get("nodes", ""), "nodes", path, line, problems)
-        days = {key: day_of(row.get(key, ""), key, path, line, problems) for key in ("start", "end")}
-        price = row.get("usd_per_node_h", "").strip()
-        usd = amount_of(price, "usd_per_node_h", path, line, problems) if price else 0.0
-        if days["start"] and days["end"] and days["end"] <= days["start"]:
-            problems.append(
-                Problem(f"ends on {days['end']}, before it starts", key="end", file=str(path), line=line)
-            )
-        if days["end"] and days["end"] <= day0:
-            message = f"ended on {days['end']}, before day 0"
-            problems.append(Problem(message, key="end", file=str(path), line=line, fix="Remove the line"))
-        if problems or node is None:
+    for line, row in read_table(path, (*PLACE, *RESERVATION_COLUMNS, *PROVENANCE)):
+        name = row.get("name", "") or f"reservation-{line}"
+        owned, end = _reserved(row, name, day0, known, path, line, problems)
+        day = provenance_day(row, as_of, path, line, problems)
+        if name in lines:
+            message = f"{name} is there twice, first in line {lines[name]}"
+            problems.append(Problem(message, key="name", file=str(path), line=line, fix="Name it otherwise"))
+        lines.setdefault(name, line)
+        if owned is None:
             continue
-        days["start"] = "" if days["start"] <= day0 else days["start"]
-        free: list[dict[str, str | float]] = [{"since": days["start"] or 0.0, "nodes": nodes}]
-        free += [{"since": days["end"], "nodes": 0}] if days["end"] else []
-        found.append(
-            _owned(
-                name=row.get("name", "").strip() or f"reservation-{line}",
-                accelerator=known.accelerator(node.accelerator).name,
-                nodes=nodes,
-                accelerators_per_node=node.accelerators,
-                free=free if days["start"] or days["end"] else [],
-                node_usd_per_h=usd,
-                network=node.nic_bytes_per_s or None,
-            )
-        )
+        if end and end <= day0:
+            message = f"{name} ended on {end}, before day 0"
+            left_out.append(Problem(message, key="end", file=str(path), line=line))
+            continue
+        found.append(Holding(owned, row.get("source", "") or source or path.name, day))
     if problems:
         raise InputError(problems)
-    return tuple(found)
+    return Holdings(tuple(found), tuple(left_out))
+
+
+def _reserved(
+    row: Mapping[str, str],
+    name: str,
+    day0: str,
+    known: Catalog,
+    path: Path,
+    line: int,
+    problems: list[Problem],
+) -> tuple[Owned | None, str]:
+    """The pool of a reservation, None with a mistake, and the day it ends on."""
+    before = len(problems)
+    node = machine_of(pool_of(row), known, path, line, problems)
+    nodes = node_count(row.get("nodes", ""), "nodes", path, line, problems)
+    start, end = (day_of(row.get(key, ""), key, path, line, problems) for key in ("start", "end"))
+    price = row.get("usd_per_node_h", "")
+    usd = amount_of(price, "usd_per_node_h", path, line, problems) if price else 0.0
+    if start and end and end <= start:
+        message = f"ends on {end}, before it starts"
+        problems.append(Problem(message, key="end", file=str(path), line=line, fix="Write a later day"))
+    if len(problems) > before or node is None:
+        return None, end
+    since = "" if start <= day0 else start
+    free: list[dict[str, str | float]] = [{"since": since or 0.0, "nodes": nodes}]
+    free += [{"since": end, "nodes": 0}] if end else []
+    values: dict[str, Any] = {
+        "name": name,
+        "accelerator": known.accelerator(node.accelerator).name,
+        "nodes": nodes,
+        "accelerators_per_node": node.accelerators,
+        "free": free if since or end else [],
+        "node_usd_per_h": usd,
+        "network": node.nic_bytes_per_s or None,
+    }
+    return Owned.model_validate(values, context=CANONICAL), end
 
 
 def _builtin() -> Catalog:
     from trainplan_models.catalog import builtin
 
     return builtin()
-
-
-def _owned(**values: Any) -> Owned:
-    return Owned.model_validate(values, context=CANONICAL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from trainplan_models.base import InputError, Problem
 from trainplan_models.catalog.records import Commitment, Offer
-from trainplan_models.import_tables import amount_of, day_of, machine_of, read_table
+from trainplan_models.import_tables import PROVENANCE, amount_of, machine_of, provenance_day, read_table
 
 if TYPE_CHECKING:
     from trainplan_models.catalog import Catalog
     from trainplan_models.catalog.records import NodeType
 
 AMOUNTS = ("usd_per_node_h", "usd_per_accelerator_h", "discount")
+COLUMNS = ("cloud", "region", "instance_type", "mode", *AMOUNTS)
 PLAUSIBLE_FRAC = (0.05, 3.0)
 """A private price outside this share of the list price is taken for a mistake."""
 
@@ -36,12 +36,15 @@ def _shipped() -> Catalog:
     return builtin()
 
 
-def private_prices(path: Path, known: Catalog | None = None, source: str = "") -> PrivatePrices:
+def private_prices(
+    path: Path, known: Catalog | None = None, source: str = "", as_of: str = ""
+) -> PrivatePrices:
     """Negotiated prices from a table, as offers and commitments that replace those of the catalogue.
 
-    Columns: ``cloud``, ``instance_type``, ``region`` (empty or ``*``: every region with an on-demand offer), ``mode``,
+    Columns: ``cloud``, ``instance_type``, ``region`` (empty or ``*``: every region with an on-demand
+    offer that has no line of its own), ``mode``,
     one of ``usd_per_node_h``, ``usd_per_accelerator_h`` and ``discount`` (off the on-demand price, like ``12%``), and
-    ``as_of``.
+    ``as_of`` and ``source`` where the arguments do not say it for all rows.
 
     Raises:
         InputError: with every mistake of the file, by line: a machine or mode that is not known, no or several prices,
@@ -49,25 +52,46 @@ def private_prices(path: Path, known: Catalog | None = None, source: str = "") -
     """
     known = known or _shipped()
     problems: list[Problem] = []
-    rows: list[Offer | Commitment] = []
-    for line, row in read_table(path):
-        asked = _asked(row, known, path, line, problems)
+    rows: list[_Priced] = []
+    for line, row in read_table(path, (*COLUMNS, *PROVENANCE)):
+        asked = _asked(row, as_of, source or path.name, known, path, line, problems)
         if asked is not None:
-            rows += _private_rows(asked, known, source or path.name, path, line, problems)
-    keys = Counter(_key(row) for row in rows)
-    problems += [
-        Problem(f"{' '.join(key)} is listed {n} times", file=str(path)) for key, n in keys.items() if n > 1
-    ]
+            found = _private_rows(asked, known, path, line, problems)
+            rows += [_Priced(one, not asked.region, line) for one in found]
+    kept = _named_before_everywhere(rows)
+    first: dict[tuple[str, ...], int] = {}
+    for one in kept:
+        if first.setdefault(one.key, one.line) != one.line:
+            message = f"{' '.join(one.key)} is there twice, first in line {first[one.key]}"
+            problems.append(Problem(message, file=str(path), line=one.line, fix="Keep one of them"))
     if problems:
         raise InputError(problems)
-    offers = tuple(row for row in rows if isinstance(row, Offer))
-    commitments = tuple(row for row in rows if isinstance(row, Commitment))
-    return PrivatePrices(offers, commitments, tuple(_spot_warnings(offers, known)))
+    offers = tuple(one.row for one in kept if isinstance(one.row, Offer))
+    commitments = tuple(one.row for one in kept if isinstance(one.row, Commitment))
+    warnings = (*_spot_warnings(offers, known), *_following(offers, commitments, known))
+    return PrivatePrices(offers, commitments, warnings)
 
 
-def _key(row: Offer | Commitment) -> tuple[str, ...]:
-    place = (row.region,) if isinstance(row, Offer) else row.regions
-    return (row.cloud, row.instance_type, row.mode, *place)
+@dataclass(frozen=True, slots=True)
+class _Priced:
+    """A row for the catalogue, whether its line was for every region, and that line."""
+
+    row: Offer | Commitment
+    everywhere: bool
+    line: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What no two rows may share."""
+        place = (self.row.region,) if isinstance(self.row, Offer) else self.row.regions
+        return (self.row.cloud, self.row.instance_type, self.row.mode, *place)
+
+
+def _named_before_everywhere(rows: Iterable[_Priced]) -> list[_Priced]:
+    """A price for one region wins over one for all of them."""
+    priced = list(rows)
+    named = {one.key for one in priced if not one.everywhere}
+    return [one for one in priced if not (one.everywhere and one.key in named)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,36 +103,46 @@ class _Asked:
     node: NodeType
     mode: str
     as_of: str
+    source: str
     amounts: Mapping[str, float]
 
 
 def _asked(
-    row: Mapping[str, str], known: Catalog, path: Path, line: int, problems: list[Problem]
+    row: Mapping[str, str],
+    as_of: str,
+    source: str,
+    known: Catalog,
+    path: Path,
+    line: int,
+    problems: list[Problem],
 ) -> _Asked | None:
     before = len(problems)
-    cloud, machine, mode = (row.get(key, "").strip() for key in ("cloud", "instance_type", "mode"))
+    cloud, machine, mode = (row.get(key, "") for key in ("cloud", "instance_type", "mode"))
     node = machine_of(f"{cloud}/-/{machine}", known, path, line, problems)
-    as_of = day_of(row.get("as_of", ""), "as_of", path, line, problems)
-    if not row.get("as_of", "").strip():
-        problems.append(
-            Problem("no date", key="as_of", file=str(path), line=line, fix="Write it as 2026-08-31")
-        )
+    day = provenance_day(row, as_of, path, line, problems)
+    if not day:
+        fix = "Write it as 2026-08-31"
+        problems.append(Problem("no date", key="as_of", file=str(path), line=line, fix=fix))
     if mode not in known.modes or known.modes[mode].paid == "held":
         rented = ", ".join(name for name, rule in known.modes.items() if rule.paid != "held")
         message = f"no billing mode {mode!r}"
         problems.append(Problem(message, key="mode", file=str(path), line=line, fix=f"Known: {rented}"))
-    amounts = {
-        key: amount_of(row[key], key, path, line, problems) for key in AMOUNTS if row.get(key, "").strip()
-    }
+    amounts = {key: amount_of(row[key], key, path, line, problems) for key in AMOUNTS if row.get(key)}
     if len(amounts) != 1:
-        problems.append(Problem(f"one price is needed: {', '.join(AMOUNTS)}", file=str(path), line=line))
+        fix = f"Fill in one of {', '.join(AMOUNTS)}"
+        problems.append(
+            Problem(
+                "one price is needed", key=next(iter(amounts), AMOUNTS[0]), file=str(path), line=line, fix=fix
+            )
+        )
     if len(problems) > before or node is None:
         return None
-    return _Asked(cloud, row.get("region", "").strip().removeprefix("*"), node, mode, as_of, amounts)
+    region = row.get("region", "").removeprefix("*")
+    return _Asked(cloud, region, node, mode, day, row.get("source") or source, amounts)
 
 
 def _private_rows(
-    asked: _Asked, known: Catalog, source: str, path: Path, line: int, problems: list[Problem]
+    asked: _Asked, known: Catalog, path: Path, line: int, problems: list[Problem]
 ) -> list[Offer | Commitment]:
     machine = asked.node.instance_type
     listed = {o.region: o.usd_per_node_h for o in known.offers if _is_list_price(o, asked.cloud, machine)}
@@ -119,7 +153,7 @@ def _private_rows(
         problems.append(Problem(message, file=str(path), line=line, fix="Give a region and a price"))
         return []
     shared: dict[str, Any] = {"mode": asked.mode, "cloud": asked.cloud, "instance_type": machine}
-    shared |= {"source": source, "as_of": asked.as_of}
+    shared |= {"source": asked.source, "as_of": asked.as_of}
     found: list[Offer | Commitment] = []
     for region in regions:
         usd = _private_usd(asked.amounts, asked.node, listed.get(region))
@@ -170,3 +204,20 @@ def _spot_warnings(offers: Iterable[Offer], known: Catalog) -> Iterator[Problem]
             yield Problem(
                 f"{offer.pool}: {offer.mode} at {offer.usd_per_node_h:g} is not below on-demand ({regular:g})"
             )
+
+
+def _following(offers: Iterable[Offer], own: Iterable[Commitment], known: Catalog) -> Iterator[Problem]:
+    """Modes whose price is a share off on-demand, and so falls with a private on-demand price."""
+    priced = {(row.cloud, row.instance_type, row.mode) for row in own}
+    for cloud, machine in sorted({(o.cloud, o.instance_type) for o in offers if o.mode == "on-demand"}):
+        follows = {
+            row.mode
+            for row in known.commitments
+            if row.cloud == cloud
+            and row.instance_type in ("*", machine)
+            and row.usd_per_node_h is None
+            and (cloud, machine, row.mode) not in priced
+        }
+        if follows:
+            what = f"{cloud} {machine}: {', '.join(sorted(follows))} stays a share off on-demand, now the private one"
+            yield Problem(what, fix="Give it a line of its own if that is not what was agreed")

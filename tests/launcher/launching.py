@@ -129,6 +129,18 @@ def probe(environment: str, script: str, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+_ANSWERS: dict[tuple[str, str, str], Any] = {}
+
+
+def ask(environment: str, script: str, questions: list[Any]) -> list[Any]:
+    """What a probe answers to each of a list of questions; what was asked before is not asked again."""
+    keys = [(environment, script, json.dumps(question, sort_keys=True)) for question in questions]
+    new = {key: question for key, question in zip(keys, questions, strict=True) if key not in _ANSWERS}
+    if new:
+        _ANSWERS.update(zip(new, probe(environment, script, json.dumps(list(new.values()))), strict=True))
+    return [_ANSWERS[key] for key in keys]
+
+
 def array_of(file: Path, array: str, **environment: str) -> list[str]:
     """The words of a bash array that a file defines."""
     script = f'set -u; eval "$(sed -n \'/^{array}=(/,/^)/p\' "$1")"; printf "%s\\0" "${{{array}[@]}}"'

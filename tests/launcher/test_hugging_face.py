@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .launching import Unit, probe
+from .launching import Unit, ask
 
 pytestmark = pytest.mark.launcher
 
@@ -39,27 +38,34 @@ def wrong_questions(exported: dict[str, list[Unit]], folder: Path) -> list[dict[
     return found
 
 
+def questions(unit: Unit, target: str) -> list[tuple[str, dict[str, Any]]]:
+    """What the readers are asked of a unit, each with its kind; TRL's programs are started by Accelerate."""
+    path = f"{unit.folder / unit.name}"
+    if target == "deepspeed":
+        question = {"kind": target, "file": f"{path}.deepspeed.json", "world": unit.segment.layout.dp}
+        return [(target, question)]
+    found: list[tuple[str, dict[str, Any]]] = [
+        ("accelerate", {"kind": "accelerate", "file": f"{path}.accelerate.yaml"})
+    ]
+    if target == "trl":
+        program = PROGRAMS[unit.kind]
+        found.append((target, {"kind": target, "file": f"{path}.trl.yaml", "program": program}))
+    return found
+
+
 @pytest.fixture(scope="module")
 def parsed(exported: dict[str, list[Unit]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     """What each reader says to every unit; under ``wrong`` to what is wrong on purpose."""
-    asked: list[dict[str, Any]] = []
-    units: list[tuple[str, Unit]] = []
-    for unit in exported["deepspeed"]:
-        file = str(unit.folder / f"{unit.name}.deepspeed.json")
-        asked.append({"kind": "deepspeed", "file": file, "world": unit.segment.layout.dp})
-        units.append(("deepspeed", unit))
-    for target in ("accelerate", "trl"):
-        for unit in exported[target]:
-            asked.append({"kind": "accelerate", "file": str(unit.folder / f"{unit.name}.accelerate.yaml")})
-            units.append(("accelerate", unit))
-    for unit in exported["trl"]:
-        file = str(unit.folder / f"{unit.name}.trl.yaml")
-        asked.append({"kind": "trl", "file": file, "program": PROGRAMS[unit.kind]})
-        units.append(("trl", unit))
+    units = [
+        (kind, unit, question)
+        for target in ("deepspeed", "accelerate", "trl")
+        for unit in exported[target]
+        for kind, question in questions(unit, target)
+    ]
     wrong = wrong_questions(exported, tmp_path_factory.mktemp("wrong"))
-    found = probe("trainers", "hugging_face_probe.py", json.dumps(asked + wrong))
+    found = ask("trainers", "hugging_face_probe.py", [question for _, _, question in units] + wrong)
     result: dict[str, Found] = {"deepspeed": [], "accelerate": [], "trl": [], "wrong": []}
-    for (kind, unit), one in zip(units, found, strict=False):
+    for (kind, unit, _), one in zip(units, found, strict=False):
         assert "error" not in one, f"{kind} {unit.id}: {one}"
         result[kind].append((unit, one))
     result["wrong"] = [(units[0][1], one) for one in found[len(units) :]]

@@ -54,6 +54,37 @@ def test_wrong_objects_are_refused(exported: dict[str, list[Unit]], tmp_path: Pa
     assert [wrong for wrong, file in zip(WRONG, files, strict=True) if not errors[file]] == []
 
 
+def test_every_number_comes_back(exported: dict[str, list[Unit]]) -> None:
+    """From the objects as the API server stores them: nodes, accelerators, interval and keep-k."""
+    for unit in exported["kubernetes"]:
+        s = unit.segment
+        objects = {one["kind"]: one for one in documents(unit.folder / f"{unit.name}.yaml")}
+        job_set = objects["JobSet"]
+        (job,) = job_set["spec"]["replicatedJobs"]
+        spec = job["template"]["spec"]
+        assert (job["replicas"], spec["parallelism"], spec["completions"]) == (1, s.nodes, s.nodes), unit.id
+        (container,) = spec["template"]["spec"]["containers"]
+        assert [int(count) for count in container["resources"]["limits"].values()] == [
+            s.accelerators_per_node
+        ]
+        notes = job_set["metadata"]["annotations"]
+        assert notes["trainplan/checkpoint-steps"] == str(unit.interval_steps), unit.id
+        assert notes["trainplan/keep-last"] == str(unit.keep_last)
+        assert f"{unit.name}.sh" in objects["ConfigMap"]["data"]
+        file = unit.folder / "trainjob" / f"{unit.name}.yaml"
+        assert file.exists() is not s.accelerator.startswith("TPU")
+        if file.exists():
+            (trainer,) = [one["spec"]["trainer"] for one in documents(file) if one["kind"] == "TrainJob"]
+            assert (trainer["numNodes"], trainer["numNodes"] * trainer["numProcPerNode"]) == (
+                s.nodes,
+                unit.world,
+            )
+
+
+def documents(path: Path) -> list[Any]:
+    return list(YAML(typ="safe").load_all(path.read_text(encoding="utf-8")))
+
+
 def test_queues_have_room_for_nodes_and_spares(exported: dict[str, list[Unit]]) -> None:
     for unit in exported["kubernetes"]:
         text = (unit.folder / "kueue.yaml").read_text(encoding="utf-8")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from .launching import Unit, array_of, probe
+from .launching import Unit, array_of, ask
 
 pytestmark = pytest.mark.launcher
 
@@ -40,7 +39,7 @@ def answers(
     asked = [arguments(unit, shell_environment) for unit in units]
     good = arguments(next(unit for unit in units if unit.plan == "dense_spot"), shell_environment)
     wrong = [good | {"args": [*good["args"], *words]} for words in WRONG]
-    found = probe("trainers", "megatron_probe.py", json.dumps(asked + wrong))
+    found = ask("trainers", "megatron_probe.py", asked + wrong)
     return list(zip(units, found[: len(units)], strict=True)), found[len(units) :]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,10 @@ import pytest
 
 from trainplan.export import export
 from trainplan_models.plan import Plan
+from trainplan_models.sinfo import SINFO_COMMAND, owned_from_sinfo
 
 from .launching import HERE, Unit, read_plan
-from .slurm_cluster import Cluster, cluster, missing_tools
+from .slurm_cluster import Cluster
 
 pytestmark = pytest.mark.launcher
 
@@ -24,25 +25,45 @@ KILLED_S = 6.0
 """The old attempt's processes are gone by then; a job that starts among them fails."""
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory, exported: dict[str, list[Unit]]) -> Iterator[Cluster]:
-    if missing_tools():
-        pytest.skip(
-            f"{', '.join(missing_tools())} not installed: tests/launcher/setup.sh slurm installs them"
-        )
-    if os.getuid() != 0:
-        pytest.skip("a private cluster needs root")
-    segments = [unit.segment for unit in exported["slurm"]]
-    paper = {segment.accelerator.lower().split("-")[0]: segment.accelerators_per_node for segment in segments}
-    with cluster(tmp_path_factory.mktemp("slurm"), nodes=3, paper=paper) as found:
-        yield found
-
-
 def test_every_script_is_accepted_by_the_scheduler(slurm: Cluster, exported: dict[str, list[Unit]]) -> None:
     assert exported["slurm"]
     for unit in exported["slurm"]:
         script = f"{unit.name}.sbatch"
         slurm.run("sbatch", "--partition=paper", "--test-only", script, cwd=unit.folder)
+
+
+def test_the_scheduler_reads_every_number_back(slurm: Cluster, exported: dict[str, list[Unit]]) -> None:
+    """Every job is queued, held, read and cancelled."""
+    for unit in exported["slurm"]:
+        s = unit.segment
+        words = ("sbatch", "--partition=paper", "--hold", "--parsable", f"{unit.name}.sbatch")
+        number = slurm.run(*words, cwd=unit.folder).strip()
+        job = slurm.job(number)
+        slurm.run("scancel", number)
+        gpu = s.accelerator.lower().split("-")[0]
+        assert job["JobName"] == unit.name
+        assert job["NumNodes"].split("-")[0] == str(s.nodes + s.spare_nodes), unit.id
+        assert job["TresPerNode"] == f"gres:gpu:{gpu}:{s.accelerators_per_node}", unit.id
+        assert job["Requeue"] == "1"
+        assert minutes(job["TimeLimit"]) * 60.0 >= s.end_s - s.start_s
+        assert f"trainplan-unit={unit.name}" in job["Comment"]
+
+
+def test_its_list_of_nodes_is_read_as_owned_pools(slurm: Cluster) -> None:
+    """Nodes on paper are powered down, and not in the list."""
+    text = slurm.run(*shlex.split(SINFO_COMMAND))
+    (pool,) = owned_from_sinfo(text, "dc1", accelerators={"h100": "H100-SXM"}).pools
+    owned = pool.owned
+    assert (owned.name, owned.accelerator, owned.accelerators_per_node) == ("dc1", "H100-SXM", 8)
+    assert (owned.nodes, pool.broken) == (slurm.nodes, 0)
+    assert pool.partitions == ("train",)
+
+
+def minutes(limit: str) -> int:
+    """Minutes of a time limit such as ``1-02:30:00``."""
+    days, _, rest = limit.rpartition("-")
+    hours, found, _ = (int(part) for part in rest.split(":"))
+    return (int(days or 0) * 24 + hours) * 60 + found
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from .launching import Unit, probe, read_plan
+from .launching import Unit, ask, read_plan
 
 pytestmark = pytest.mark.launcher
 
@@ -50,7 +49,7 @@ def answers(
         (folder / f"{name}.py").write_text(text.replace(old, new), encoding="utf-8")
         wrong[name] = {"folder": str(folder), "module": name, "world": good.world}
     questions = [asked(unit) for unit in units] + list(wrong.values())
-    found = probe("trainers", "torchtitan_probe.py", json.dumps(questions))
+    found = ask("trainers", "torchtitan_probe.py", questions)
     return list(zip(units, found[: len(units)], strict=True)), dict(
         zip(wrong, found[len(units) :], strict=True)
     )

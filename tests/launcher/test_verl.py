@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 
-from .launching import Unit, array_of, probe
+from .launching import Unit, array_of, ask
 
 pytestmark = pytest.mark.launcher
 
@@ -25,7 +24,7 @@ def parsed(
     exported: dict[str, list[Unit]], shell_environment: dict[str, str]
 ) -> list[tuple[Unit, dict[str, Any]]]:
     units = exported["verl"]
-    found = probe("verl", "verl_probe.py", json.dumps([asked(unit, shell_environment) for unit in units]))
+    found = ask("verl", "verl_probe.py", [asked(unit, shell_environment) for unit in units])
     return list(zip(units, found, strict=True))
 
 
@@ -71,5 +70,5 @@ def test_unknown_overrides_are_refused(
 ) -> None:
     wrong = asked(exported["verl"][0], shell_environment)
     wrong["overrides"].append("trainer.save_frequency=3")
-    (found,) = probe("verl", "verl_probe.py", json.dumps([wrong]))
+    (found,) = ask("verl", "verl_probe.py", [wrong])
     assert "error" in found

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from trainplan.cli.export import export
 from trainplan.cli.group import Commands
 from trainplan.cli.init import init
+from trainplan.sites import find_sites
 from trainplan_models.casefile import load_case
+from trainplan_models.catalog import builtin
 
 PLANS = Path(__file__).parents[1] / "golden" / "export"
 
@@ -129,7 +131,22 @@ def test_init_brings_clusters_quotas_and_reservations(tmp_path: Path) -> None:
         (19 * 86400.0, 0),
     ]
     assert case.resources.quotas[0].on_demand == 8
-    assert "owned" in case.resources.billing
+    sites, _ = find_sites(case, builtin())
+    assert {"dc1", "cb"} <= {site.name for site in sites}, "the planner takes what init wrote"
+    text = (tmp_path / "case.yaml").read_text(encoding="utf-8")
+    assert all(f"# from {file}" in text for file in ("dc1.txt", "q.csv", "r.csv"))
+
+
+def test_init_leaves_out_what_is_no_use_and_says_why(tmp_path: Path) -> None:
+    rows = (
+        "old,aws/us-east-1/p5.48xlarge,4,2026-03-10,2026-03-20\nb,aws/us-east-1/p5.48xlarge,2,,2027-05-01\n"
+    )
+    (tmp_path / "r.csv").write_text(f"name,pool,nodes,start,end\n{rows}", encoding="utf-8")
+    words = ("--reservations", tmp_path / "r.csv", "--start", "2027-03-01", "-o", tmp_path / "case.yaml")
+    code, _, err = run("init", "llama-3-8b", *words)
+    assert code == 0, err
+    assert "left out: 1 line" in err and "old ended on 2026-03-20" in err
+    assert [one.name for one in load_case(tmp_path / "case.yaml").resources.owned] == ["b"]
 
 
 def test_init_never_writes_over_a_file(tmp_path: Path) -> None:

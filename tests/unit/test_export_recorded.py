@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -187,6 +188,68 @@ def test_maxtext_reads_every_number_back() -> None:
     assert content["max_num_checkpoints_to_keep"] == 3
     assert content["checkpoint_period"] * segment.global_batch_tokens / segment.tokens_per_s <= 1800.0
     assert content["model_name"] == "llama3.1-8b"
+
+
+def test_megatron_bridge_is_told_what_megatron_is() -> None:
+    """The same numbers on the command line and on a recipe's configuration."""
+    seen = 0
+    for name, text in files_of("megatron").items():
+        if not name.endswith(".bridge.py"):
+            continue
+        config = SimpleNamespace(
+            **{
+                part: SimpleNamespace()
+                for part in ("model", "train", "ddp", "optimizer", "dataset", "checkpoint")
+            }
+        )
+        scope: dict[str, Any] = {}
+        exec(compile(text, name, "exec"), scope)
+        scope["os"] = SimpleNamespace(environ={"CHECKPOINT_DIR": "/c", "MODEL": "/m"})
+        assert scope["apply_plan"](config) is config
+        arguments = files_of_plan(name)[name.split("/", 1)[1].replace(".bridge.py", ".args.sh")]
+        words = shlex.split(arguments.split("(", 1)[1].rsplit(")", 1)[0])
+        flags = {
+            "--tensor-model-parallel-size": config.model.tensor_model_parallel_size,
+            "--pipeline-model-parallel-size": config.model.pipeline_model_parallel_size,
+            "--context-parallel-size": config.model.context_parallel_size,
+            "--global-batch-size": config.train.global_batch_size,
+            "--micro-batch-size": config.train.micro_batch_size,
+            "--train-iters": config.train.train_iters,
+            "--save-interval": config.checkpoint.save_interval,
+            "--seq-length": config.dataset.seq_length,
+        }
+        for flag, value in flags.items():
+            assert words[words.index(flag) + 1] == str(value), (name, flag)
+        uneven = [word for word in words if word.startswith("--account-for-")]
+        assert uneven == [
+            "--" + key.replace("_", "-") for key in vars(config.model) if key.startswith("account_for_")
+        ]
+        assert ("--use-megatron-fsdp" in words) == config.ddp.use_megatron_fsdp
+        seen += 1
+    assert seen > 10
+
+
+def files_of_plan(name: str) -> dict[str, str]:
+    path = PLANS / f"{name.split('/', 1)[0]}.plan.json"
+    return export(Plan.model_validate_json(path.read_text(encoding="utf-8")), "megatron")
+
+
+def maxtext_of(plan: str) -> dict[str, Any]:
+    texts = export(Plan.model_validate_json((PLANS / f"{plan}.plan.json").read_text("utf-8")), "maxtext")
+    (content,) = documents(next(text for name, text in texts.items() if name.endswith(".maxtext.yml")))
+    return dict(content)
+
+
+def test_maxtext_is_told_the_width_of_experts() -> None:
+    content = maxtext_of("tpu_experts")
+    assert content["base_moe_mlp_dim"] == content["base_mlp_dim"] == 2816
+    assert (content["num_experts"], content["num_experts_per_tok"]) == (16, 2)
+
+
+def test_maxtext_is_told_how_many_documents_it_packs_on_gpus() -> None:
+    """On TPUs it needs no such bound."""
+    assert maxtext_of("gpu_pipeline")["max_segments_per_seq"] > 0
+    assert "max_segments_per_seq" not in maxtext_of("tpu_experts")
 
 
 @pytest.mark.parametrize(

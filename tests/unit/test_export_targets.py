@@ -26,6 +26,8 @@ ABLE = {
     "titan_pipeline": "skypilot slurm kubernetes torchtitan megatron torchrun json",
     "lora_one_node": "skypilot slurm kubernetes deepspeed accelerate trl verl torchrun json",
     "tpu_maxtext": "skypilot kubernetes maxtext json",
+    "tpu_experts": "skypilot kubernetes maxtext json",
+    "gpu_pipeline": "skypilot slurm kubernetes torchtitan megatron maxtext torchrun json",
     "capacity_block": "skypilot slurm kubernetes torchtitan megatron deepspeed accelerate maxtext torchrun json",
     "programme": "skypilot slurm kubernetes megatron deepspeed accelerate trl verl torchrun json",
 }
@@ -135,6 +137,22 @@ def test_refusals_say_why(name: str, target: str, words: str) -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"shared_experts": 1}, "no shared experts"),
+        ({"dense_layers": 2, "sliding_window": 1024}, "no sliding window and no dense layers between"),
+        ({"max_positions": 4096}, "no learned positions"),
+    ],
+)
+def test_maxtext_writes_no_model_out_that_its_blocks_are_not(sizes: dict[str, int], words: str) -> None:
+    plan = read_plan("tpu_experts")
+    task = plan.case["tasks"][0]
+    unlike = task | {"model": task["model"] | sizes}
+    with pytest.raises(InputError, match=words):
+        export(plan.model_copy(update={"case": plan.case | {"tasks": [unlike]}}), "maxtext")
+
+
 def test_a_refusal_names_the_targets_that_can() -> None:
     with pytest.raises(InputError, match=r"Targets that can: .*slurm.*megatron"):
         export(read_plan("dense_spot"), "torchtitan")
@@ -145,6 +163,7 @@ def test_what_a_target_cannot_say_is_in_its_readme() -> None:
     assert "spare nodes; SkyPilot replaces a node" in export(spot, "skypilot")["README.md"]
     assert "buys no spot capacity" in export(spot, "slurm")["README.md"]
     assert "cannot keep the last k" in export(spot, "megatron")["README.md"]
+    assert "For Megatron-Bridge give a recipe's configuration" in export(spot, "megatron")["README.md"]
     assert "spare nodes are quota" in export(spot, "kubernetes")["README.md"]
     assert "does not rent nodes" in export(spot, "megatron")["README.md"]
     assert "no checkpoint interval" in export(spot, "deepspeed")["README.md"]
@@ -170,6 +189,7 @@ GOLDEN = [
     ("dense_spot", "kubernetes", "launch.sh"),
     ("dense_spot", "kubernetes", "kueue.yaml"),
     ("moe_expert_parallel", "megatron", "01-pretrain-on-demand.args.sh"),
+    ("fsdp_titan", "megatron", "01-pretrain-on-demand.bridge.py"),
     ("fsdp_titan", "torchtitan", "trainplan_01_pretrain_on_demand.py"),
     ("capacity_block", "deepspeed", "01-pretrain-capacity-block.deepspeed.json"),
     ("fsdp_titan", "accelerate", "01-pretrain-on-demand.accelerate.yaml"),

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trainplan.cli.catalog_import import import_file
 from trainplan.cli.options import AsJson, CatalogDirectory
 
 if TYPE_CHECKING:
     from trainplan_models.catalog import Catalog
     from trainplan_models.catalog.records import Row
-    from trainplan_models.prices import Imported
 
 app = typer.Typer(
     name="catalog",
@@ -103,53 +102,7 @@ def check(as_json: AsJson = False, catalog: CatalogDirectory = None) -> None:
         raise typer.Exit(2)
 
 
-@app.command("import")
-def import_prices(
-    price_list: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A price list in the columns of SkyPilot's catalogues.")
-    ],
-    as_of: Annotated[str, typer.Option(help="Date of the prices, e.g. 2026-08-31.", show_default=False)],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Write offers.csv and the rest into this new directory."),
-    ],
-    cloud: Annotated[str, typer.Option(help="Whose prices; absent: the name of the file's folder.")] = "",
-    source: Annotated[str, typer.Option(help="Where the list is from; absent: the file's name.")] = "",
-    catalog: CatalogDirectory = None,
-) -> None:
-    """Turn a price list into offers for --catalog, and say what was left out and why."""
-    from trainplan.cli.inputs import load_catalog
-    from trainplan.cli.output import write_files
-    from trainplan_models.base import InputError, Problem
-    from trainplan_models.catalog.dates import last_day
-    from trainplan_models.catalog.price_lists import read_price_list
-    from trainplan_models.prices import import_offers
-
-    if last_day(as_of) is None:
-        raise InputError(Problem(f"{as_of!r} is no date", key="--as-of", fix="Write it as 2026-08-31"))
-    taken = sorted(path.name for path in output.glob("*.csv")) if output.is_dir() else []
-    if taken:
-        there = f"{output} has {', '.join(taken)} already"
-        raise InputError(Problem(there, key="--output", fix="Name a new directory: yours are never changed"))
-    imported = import_offers(read_price_list(price_list, cloud, source, as_of), load_catalog(catalog))
-    written = write_files(output, _as_files(imported))
-    counts = f"{len(imported.offers)} offers, {len(imported.dropped)} prices left out"
-    sys.stderr.write(f"{counts}, {imported.ignored} rows without an accelerator\n")
-    sys.stderr.writelines(f"{warning}\n" for warning in imported.warnings)
-    sys.stderr.write(f"written: {', '.join(map(str, written))}\n")
-
-
-def _as_files(imported: Imported) -> dict[str, str]:
-    from trainplan_models.catalog.reading import write_records
-    from trainplan_models.catalog.tables import DROPPED, NODES, OFFERS
-
-    texts = {
-        OFFERS.file_name: write_records(OFFERS.record, imported.offers),
-        DROPPED.file_name: write_records(DROPPED.record, imported.dropped),
-    }
-    if imported.nodes:
-        texts[NODES.file_name] = write_records(NODES.record, imported.nodes)
-    return texts
+app.command("import")(import_file)
 
 
 # Which rows

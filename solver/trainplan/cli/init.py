@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trainplan_models.case_resources import Owned, Quota
     from trainplan_models.catalog import Catalog
-    from trainplan_models.imports import SlurmCluster
+    from trainplan_models.imports import Holding
     from trainplan_models.workload import ModelShape
 
 TOKENS_PER_PARAMETER = 20.0
@@ -70,11 +70,12 @@ def init(
     catalog: CatalogDirectory = None,
 ) -> None:
     """Write a case to start from, with the clusters, quotas and reservations that are there already."""
+    from trainplan.cli.held import accelerator_names, clusters, tell_left_out
     from trainplan.cli.inputs import load_catalog
     from trainplan.cli.output import write_files
     from trainplan_models.base import InputError, Problem
     from trainplan_models.casefile import case_from_text
-    from trainplan_models.imports import quotas_from_csv, reservations_from_csv
+    from trainplan_models.imports import Holdings, quotas_from_csv, reservations_from_csv
 
     if output.exists():
         there = f"{output} is there already"
@@ -82,16 +83,22 @@ def init(
     known = load_catalog(catalog)
     shape, said = _shape(model, known)
     day0 = _day0(start, needed=reservations is not None)
-    held = () if reservations is None else reservations_from_csv(reservations, known, start=day0)
-    owned = [*_clusters(known, sinfo, _pairs(accelerator or [])), *held]
-    limits = () if quotas is None else quotas_from_csv(quotas, known)
+    names = accelerator_names(accelerator or [])
+    owned = [] if sinfo is None else clusters(sinfo, names, known)
+    held: Holdings[Owned] = Holdings(())
+    limits: Holdings[Quota] = Holdings(())
+    if reservations is not None:
+        held = reservations_from_csv(reservations, known, start=day0)
+    if quotas is not None:
+        limits = quotas_from_csv(quotas, known)
+    tell_left_out([*held.left_out, *limits.left_out])
     wanted: dict[str, str | None] = {
         "tokens": tokens,
         "deadline": deadline,
         "budget": budget,
         "start": day0.isoformat() if day0 else None,
     }
-    text = _text(model, shape, _resources(owned, limits), wanted)
+    text = _text(model, shape, _resources([*owned, *held.found], limits.found), wanted)
     case_from_text(text, file=str(output))
     write_files(output.parent, {output.name: text})
     sys.stdout.write(f"{output}\n")
@@ -117,17 +124,6 @@ def _shape(model: str, known: Catalog) -> tuple[ModelShape, list[str]]:
     return shape, said
 
 
-def _pairs(words: list[str]) -> dict[str, str]:
-    from trainplan_models.base import InputError, Problem
-
-    wrong = [word for word in words if word.count("=") != 1]
-    if wrong:
-        raise InputError(
-            Problem(f"{wrong[0]!r} is not TYPE=NAME", key="--accelerator", fix="Write h100=H100-SXM")
-        )
-    return dict(word.split("=") for word in words)
-
-
 def _day0(start: str | None, *, needed: bool) -> date | None:
     from trainplan_models.base import InputError, Problem
 
@@ -141,69 +137,16 @@ def _day0(start: str | None, *, needed: bool) -> date | None:
         ) from None
 
 
-def _clusters(known: Catalog, sinfo: Path | None, names: dict[str, str]) -> list[Owned]:
-    from trainplan_models.imports import owned_from_sinfo
+def _resources(owned: Sequence[Holding[Owned]], limits: Sequence[Holding[Quota]]) -> dict[str, Any]:
+    """What is there already, as the case writes it. Nodes that are held are used whatever ``billing`` says."""
+    from trainplan.cli.held import owned_entry, quota_entry
 
-    if sinfo is None:
-        return []
-    cluster = owned_from_sinfo(_read(sinfo), name=sinfo.stem, accelerators=names, known=known)
-    _tell(cluster)
-    return [pool.owned for pool in cluster.pools]
-
-
-def _resources(owned: Sequence[Owned], limits: Sequence[Quota]) -> dict[str, Any]:
-    """What is there already, as the case writes it."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"billing": ["on-demand", "spot"]}
     if owned:
-        found["owned"] = [_written(one.model_dump(exclude_defaults=True)) for one in owned]
+        found["owned"] = [owned_entry(one) for one in owned]
     if limits:
-        found["quotas"] = [_quota(limit.model_dump(by_alias=True, exclude_none=True)) for limit in limits]
-    return found
-
-
-def _tell(cluster: SlurmCluster) -> None:
-    for pool in cluster.pools:
-        owned = pool.owned
-        broken = f", {pool.broken} out of order" if pool.broken else ""
-        machines = f"{owned.nodes} nodes of {owned.accelerators_per_node} {owned.accelerator}"
-        sys.stderr.write(f"{owned.name}: {machines}, {pool.idle} idle now{broken}\n")
-    sys.stderr.writelines(f"warning: {warning}\n" for warning in cluster.warnings)
-
-
-def _quota(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value if key == "pool" else f"{value} nodes" for key, value in record.items()}
-
-
-def _written(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of the case with units, as a person would write it."""
-    from trainplan_models.units import format_quantity
-
-    units: dict[str, Any] = {"network": "bytes_per_s", "node_usd_per_h": "usd_per_h"}
-    names = {"node_usd_per_h": "node_price"}
-    found: dict[str, Any] = {}
-    for key, value in record.items():
-        if key == "nodes":
-            found[key] = f"{value} nodes"
-        elif key == "free":
-            found[key] = [{"from": _moment(one["since"]), "nodes": f"{one['nodes']} nodes"} for one in value]
-        elif key in units:
-            found[names.get(key, key)] = format_quantity(value, units[key])
-        else:
-            found[key] = value
-    return found
-
-
-def _moment(since: str | float) -> str:
-    return since if isinstance(since, str) else f"day {since / 86400.0:g}"
-
-
-def _read(path: Path) -> str:
-    from trainplan_models.base import InputError, Problem
-
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Problem(f"cannot be read: {error}", file=str(path))) from None
+        found["quotas"] = [quota_entry(one) for one in limits]
+    return found if len(found) > 1 else {}
 
 
 def _text(model: str, shape: ModelShape, resources: dict[str, Any], wanted: dict[str, str | None]) -> str:
@@ -232,7 +175,7 @@ def _text(model: str, shape: ModelShape, resources: dict[str, Any], wanted: dict
         start=wanted["start"] or "",
         sequence_length=sequence,
         global_batch=f"{1024 * sequence} tokens",
-        resources=_yaml(_with_billing(resources), indent=2).rstrip() if resources else "",
+        resources=_yaml(resources, indent=2).rstrip() if resources else "",
     )
 
 
@@ -242,11 +185,6 @@ def _name(model: str) -> str:
     if path.suffix != ".json":
         return model
     return path.stem if path.stem != "config" else path.resolve().parent.name or "case"
-
-
-def _with_billing(resources: dict[str, Any]) -> dict[str, Any]:
-    held = "owned" in resources
-    return {"billing": ["owned", "on-demand", "spot"] if held else ["on-demand", "spot"]} | resources
 
 
 def _yaml(value: Any, indent: int = 0) -> str:

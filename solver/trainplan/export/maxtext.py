@@ -12,6 +12,10 @@ from trainplan.export.target import dump_yaml, header_of
 from trainplan.export.trainer import Trainer, exporter_of
 from trainplan_models.workload import ModelShape
 
+GPU_SEGMENTS = 32
+"""Most documents packed into one sequence. On GPUs MaxText packs only with such a bound; its own GPU configurations
+have this one."""
+
 _REMAT = {"none": "minimal", "selective": "save_qkv_proj", "full": "full"}
 _OPTIMIZERS = {"adamw": "adamw", "adamw-fp32": "adamw", "adamw-bf16": "adamw", "sgd": "sgd", "muon": "muon"}
 
@@ -59,6 +63,7 @@ def model(shape: ModelShape) -> dict[str, Any]:
     }
     if shape.is_moe:
         found |= {"num_experts": shape.experts, "num_experts_per_tok": shape.experts_per_token}
+        found["base_moe_mlp_dim"] = shape.routed_ffn
     return found
 
 
@@ -91,7 +96,7 @@ def config(unit: LaunchUnit) -> dict[str, Any]:
         found["num_layers_per_pipeline_stage"] = shape.layers // (layout.pp * layout.vp)
         found["num_pipeline_microbatches"] = unit.accumulation
     if not tpu:
-        found["attention"] = "cudnn_flash_te"
+        found |= {"attention": "cudnn_flash_te", "max_segments_per_seq": GPU_SEGMENTS}
     return found
 
 
@@ -129,10 +134,8 @@ def _refusals(unit: LaunchUnit) -> list[str]:
         found.append(
             f"the model {unit.task.model!r} is not in the plan, the catalogue or a file that is here"
         )
-    elif not names_of(shape).maxtext and (shape.kv_lora_rank or shape.linear_bias or not shape.gated_mlp):
-        found.append(
-            "MaxText has no decoder block for this shape (latent attention, biases or an ungated MLP)"
-        )
+    elif not names_of(shape).maxtext and (unlike := _unlike_llama(shape)):
+        found.append(f"MaxText's llama and mixtral blocks have no {' and no '.join(unlike)}")
     if layout.zero_stage in (1, 2) and layout.dp > 1:
         found.append(
             f"MaxText shards weights with the optimizer (FSDP): ZeRO stage {layout.zero_stage} cannot run"
@@ -152,6 +155,20 @@ def _refusals(unit: LaunchUnit) -> list[str]:
     if unit.task.optimizer not in _OPTIMIZERS:
         found.append(f"MaxText has no optimizer {unit.task.optimizer}; it has: {', '.join(_OPTIMIZERS)}")
     return found
+
+
+def _unlike_llama(shape: ModelShape) -> list[str]:
+    """What a model has that the decoder blocks it would be written out with have not."""
+    has = {
+        "latent attention": shape.kv_lora_rank,
+        "biases": shape.linear_bias or shape.qkv_bias or shape.norm_bias,
+        "ungated MLP": not shape.gated_mlp,
+        "learned positions": shape.max_positions,
+        "sliding window": shape.sliding_window,
+        "shared experts": shape.shared_experts,
+        "dense layers between experts": shape.dense_layers,
+    }
+    return [name for name, there in has.items() if there]
 
 
 def _cannot_express(unit: LaunchUnit) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from trainplan.export import megatron_bridge
 from trainplan.export.devices import runs_on
 from trainplan.export.launch import LaunchUnit
 from trainplan.export.target import header_of, render
 from trainplan.export.trainer import Trainer, exporter_of
+from trainplan_models.plan import Layout
 from trainplan_models.workload import ModelShape
 
 _PRECISION: dict[str, tuple[str, ...]] = {
@@ -49,8 +51,8 @@ def parallel_arguments(unit: LaunchUnit) -> Pairs:
     ]
     if layout.vp > 1:
         found.append(("--num-virtual-stages-per-pipeline-rank", str(layout.vp)))
-    if shape is not None and layout.pp > 1:
-        found += [(flag,) for flag in _uneven(shape.layers, layout.pp * layout.vp)]
+    if shape is not None:
+        found += [(flag,) for flag in _uneven(shape, layout)]
     if layout.sequence_parallel and layout.tp > 1:
         found.append(("--sequence-parallel",))
     if shape is not None and shape.is_moe:
@@ -69,8 +71,9 @@ def parallel_arguments(unit: LaunchUnit) -> Pairs:
     return found
 
 
-def _uneven(layers: int, stages: int) -> tuple[str, ...]:
+def _uneven(shape: ModelShape, layout: Layout) -> tuple[str, ...]:
     """Which of embedding and loss count as a layer so that the layers split evenly."""
+    layers, stages = shape.layers, layout.pp * layout.vp
     embedding, loss = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
     for extra, flags in ((0, ()), (1, (loss,)), (2, (embedding, loss))):
         if (layers + extra) % stages == 0:
@@ -228,7 +231,12 @@ def _files(unit: LaunchUnit) -> dict[str, str]:
         f"{unit.name}.args.sh": render(
             "megatron.args.sh.j2", header=header_of(unit), unit=unit, groups=groups
         ),
-        f"{unit.name}.bridge.py": render("megatron_bridge.py.j2", header=header_of(unit), unit=unit),
+        f"{unit.name}.bridge.py": render(
+            "megatron_bridge.py.j2",
+            header=header_of(unit),
+            checked=megatron_bridge.CHECKED,
+            values=megatron_bridge.values(unit, _uneven(shape, unit.segment.layout)),
+        ),
     }
 
 
@@ -279,7 +287,10 @@ def _refusals(unit: LaunchUnit) -> list[str]:
 def _cannot_express(unit: LaunchUnit) -> list[str]:
     found = [
         "Megatron-LM cannot keep the last k checkpoints by itself: the start script removes older ones "
-        f"(keeps {unit.keep_last}); Megatron-Bridge has `checkpoint.most_recent_k`.",
+        f"(keeps {unit.keep_last}); Megatron-Bridge can, and the `.bridge.py` files have it.",
+        "Megatron-Bridge: the start scripts run Megatron-LM. For Megatron-Bridge give a recipe's configuration to "
+        f"`apply_plan` of the `.bridge.py` file (checked with {megatron_bridge.CHECKED}); the recipe's own model, "
+        "data and learning rate stay.",
         "Rotary base, norm epsilon and router loss are not in a plan: add them after the script's name, "
         "they are passed on.",
     ]

@@ -24,6 +24,12 @@ MIXTRAL = (
     "experts_per_token: 2, expert_ffn: 14336}"
 )
 
+MOE_LIKE = (
+    "{layers: 24, hidden: 2048, heads: 16, kv_heads: 8, ffn: 5632, vocab: 64000, experts: 16, "
+    "experts_per_token: 2, expert_ffn: 2816}"
+)
+DENSE_LIKE = "{layers: 48, hidden: 6144, heads: 48, kv_heads: 8, ffn: 16384, vocab: 64000}"
+
 PLACES: dict[str, tuple[str, str, str, str, int]] = {
     "p5": ("aws", "us-east-1", "p5.48xlarge", "H100-SXM", 8),
     "p5en": ("aws", "us-east-2", "p5en.48xlarge", "H200-SXM", 8),
@@ -277,6 +283,36 @@ tasks: [{{name: pretrain, kind: pretrain, model: {LLAMA_8B}, tokens: 300B tokens
     return plan(case, [one])
 
 
+def tpu_experts() -> Plan:
+    """A mixture of experts that no trainer has a name for, expert parallel on a TPU slice."""
+    case = f"""
+name: tpu-moe
+start: 2027-01-04
+tasks: [{{name: pretrain, kind: pretrain, model: {MOE_LIKE}, tokens: 100B tokens, sequence_length: 4096,
+  global_batch: 2097152 tokens, framework: maxtext}}]
+checkpoints: {{keep_last: 4}}
+"""
+    layout = Layout(dp=64, ep=8, zero_stage=3, micro_batch=2, recompute="selective")
+    one = segment(
+        "pretrain", "v5p", "spot", (0, 9), layout, tokens=100e9, sequence_length=4096, sequences=512,
+        target="gcp/gcs/standard", interval_s=1200.0,
+    )  # fmt: skip
+    return plan(case, [one])
+
+
+def gpu_pipeline() -> Plan:
+    """An interleaved pipeline over nodes with sharded weights, of a model that no trainer has a name for."""
+    case = f"""
+name: gpu-pipeline
+tasks: [{{name: pretrain, kind: pretrain, model: {DENSE_LIKE}, tokens: 60B tokens, sequence_length: 4096,
+  global_batch: 2097152 tokens, framework: maxtext}}]
+checkpoints: {{keep_last: 2, asynchronous: false}}
+"""
+    layout = Layout(dp=8, tp=4, pp=4, vp=2, zero_stage=3, micro_batch=1, recompute="full")
+    one = segment("pretrain", "p5", "on-demand", (0, 11), layout, tokens=60e9, sequence_length=4096)
+    return plan(case, [one])
+
+
 def capacity_block() -> Plan:
     """A capacity block that has to be bought, used by DeepSpeed with ZeRO 3."""
     case = f"""
@@ -359,6 +395,8 @@ BUILDERS = (
     titan_pipeline,
     lora_one_node,
     tpu_maxtext,
+    tpu_experts,
+    gpu_pipeline,
     capacity_block,
     programme,
 )
