@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from trainplan.scenario_stage import ScenarioStage
 from trainplan.scenarios import for_plan
 from trainplan.shortlist import shortlist
 from trainplan.solve import Solver
-from trainplan_models.base import NoAnswerError
+from trainplan_models.base import NoAnswerError, VerificationError
 from trainplan_models.plan import Method, Plan, Risk, RiskCause, RiskPoint
 from trainplan_models.simulation import Simulation, simulate
 
@@ -38,11 +39,11 @@ CLOSE_FRAC = 0.01
 """A chance this little above the wanted one is not worth another solve."""
 LEAST_STEP_FRAC = 0.002
 MOST_STEPS = 12
-MOST_TIGHTENED = 4
+MOST_TIGHTENED = 5
 """Solves of the scenario stage."""
-MOST_USES = 1_500
-"""Pairs of an option and a window with which a model is solved again and again; with more, the options are
-screened first, and a margin is only tried where scenarios do not find a plan."""
+MOST_TASKS, MOST_USES = 2, 1_500
+"""Tasks, and pairs of an option and a window, with which a model is solved again and again; with more, the options
+are screened first, and a margin is only tried where scenarios do not find a plan."""
 MOST_MARGIN_S = 15.0
 """After this long no other margin is tried."""
 CAUSES_KEPT = 8
@@ -97,6 +98,13 @@ def _best(found: list[_Try], wanted: float, question: str) -> _Try:
     return min((one for one in found if one.chance_frac >= level), key=goal)
 
 
+def _is_tight(found: list[_Try], wanted: float) -> bool:
+    """Whether a looser plan than the last one would have too low a chance, or would not cost less."""
+    last, looser = found[-1], found[:-1]
+    dearer = any(one.expected_usd >= last.expected_usd for one in looser)
+    return last.chance_frac <= wanted + CLOSE_FRAC or dearer
+
+
 class _Search:
     """Plans tried so far, each simulated on the same scenarios."""
 
@@ -104,7 +112,8 @@ class _Search:
         self.make = make
         self.tries: list[_Try] = []
         self.methods: list[Method] = []
-        self.small = len(make.solver.inputs.uses) <= MOST_USES
+        uses = len(make.solver.inputs.uses)
+        self.small = len(make.solver.spec.tasks) <= MOST_TASKS and uses <= MOST_USES
         self._solver: Solver | None = None
 
     def timed(self, name: str, way: Callable[[], _Try]) -> _Try:
@@ -148,7 +157,11 @@ class _Search:
             )
             outcome = replace(outcome, scope=scope)
         make = replace(self.make, solver=solver)
-        return self.simulated(margin_frac, make.plan(outcome, limits), MARGIN)
+        try:
+            return self.simulated(margin_frac, make.plan(outcome, limits), MARGIN)
+        except VerificationError:
+            # An answer that was cut short may not be exact enough to stand up; it is none then.
+            return None
 
     def _margin_solver(self) -> Solver:
         """The plan's own; over fewer options where that takes too long to be asked again and again."""
@@ -181,19 +194,27 @@ class _Search:
         return _best(found or [first], wanted, self.make.assembly.case.question)
 
     def _staged(self, first: _Try, wanted: float, chance_first: bool) -> list[_Try]:
-        """Plans of the model with scenarios, its limits tightened until the promise is kept."""
+        """Plans of the model with scenarios, its limits tightened until the promise is kept and no further."""
         found: list[_Try] = []
-        tightened = 0.0
+        tightened, step, low, high = 0.0, 2.0 * LEAST_STEP_FRAC, 0.0, inf
         try:
             stage = ScenarioStage(self.make, first.plan, wanted, surest=chance_first)
             for _ in range(1 if chance_first else MOST_TIGHTENED):
                 plan = stage.at(tightened)
-                if plan is None:
+                if plan is not None and (not found or plan.segments != found[-1].plan.segments):
+                    found.append(self.simulated(tightened, plan, IN_MODEL))
+                if not found:
                     break
-                found.append(self.simulated(tightened, plan, IN_MODEL))
-                if found[-1].chance_frac >= wanted:
+                if plan is None or found[-1].chance_frac >= wanted:
+                    high = tightened
+                    if tightened == 0.0 or (plan is not None and _is_tight(found, wanted)):
+                        break
+                else:
+                    low = tightened
+                ahead = low + max(found[-1].late_q_frac, step)
+                tightened, step = ahead if high == inf else (low + high) / 2.0, 2.0 * step
+                if high - low < LEAST_STEP_FRAC:
                     break
-                tightened += max(found[-1].late_q_frac, 2.0 * LEAST_STEP_FRAC)
         except NoAnswerError:
             return found
         return found

@@ -33,7 +33,7 @@ FRESH_SEED = 977
 LAUNCHES = 10_000
 NEAR_FRAC = 0.02
 LIMIT_S = 60.0
-DAYS = {2: 5.5, 4: 6.0, 8: 9.2, 12: 14.0}
+DAYS = {2: 5.5, 4: 6.0, 8: 4.5, 12: 14.0}
 """Deadline by number of tasks."""
 
 FIRST = (
@@ -80,8 +80,8 @@ def programme(tasks: int, seed: int) -> Case:
     return case_from_text(
         f"name: programme\ndeadline: {DAYS.get(tasks, tasks)} days\nreliability: 90%\ntasks:\n{text}"
         "resources: {accelerators: [H100-SXM, A100-SXM-80GB], clouds: [aws, gcp, nebius],\n"
-        "  billing: [on-demand, spot], max_nodes: 12}\n"
-        "people: {engineers: 2, rate: 120 USD/hour}\noverheads: {delay: 2k USD/day}\n"
+        "  billing: [on-demand, spot], max_nodes: 32}\n"
+        "people: {engineers: 0}\noverheads: {delay: 500 USD/day}\n"
     )
 
 

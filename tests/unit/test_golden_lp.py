@@ -185,6 +185,21 @@ SPECS: dict[str, ProblemSpec] = {
         programme_once=(("security", 40.0),),
     ),
 }
+SPECS["recourse-turns"] = spec(
+    2,
+    (option(0), option(1, 1)),
+    resources=(limited((inf,), "spot"), limited((inf,), "on-demand")),
+    windows=((0.0, 60.0),),
+    max_nodes=3.0,
+    deadline_days=60.0,
+    recourse=Recourse(
+        weight=(0.5, 0.5),
+        slower={0: (0.9, 1.5), 1: (1.0, 1.2)},
+        dearer={0: (1.0, 1.1), 1: (1.0, 1.0)},
+        instead={0: Instead((18.0, 22.0), 300.0)},
+        miss_frac=0.5,
+    ),
+)
 SPECS |= {
     "selection-stretched": replace(SPECS["goals"], question="most-tokens"),
     "goals-fastest": replace(SPECS["goals"], question="fastest"),
