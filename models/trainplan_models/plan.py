@@ -284,9 +284,13 @@ class RiskPoint(Record):
     chance_frac: float
     """Simulated chance of being done in time and in budget."""
     cost_usd: float
-    """Expected cost."""
+    """Cost as planned."""
     finish_s: float
-    """Expected finish."""
+    """Finish as planned."""
+    expected_usd: float | None = None
+    """Mean of the simulated cost."""
+    method: str = ""
+    """How it was made: as planned, with a margin, or with scenarios in the model."""
 
 
 class Risk(Record):
@@ -316,6 +320,21 @@ class Risk(Record):
     """What was left free of the deadline (or budget) so that the chance holds."""
     tried: tuple[RiskPoint, ...] = ()
     """Plans that were weighed against each other, the cheapest first."""
+    method: str = ""
+    """How the plan was made: as planned, with a margin, or with scenarios in the model."""
+
+
+class Method(Record):
+    """A way in which a plan was looked for that keeps the wanted chance, with what it found and took."""
+
+    name: str
+    plans_count: int
+    """Plans that were made and simulated."""
+    seconds: float
+    chance_frac: float
+    """Simulated chance of the best of them."""
+    expected_usd: float
+    """Mean of its simulated cost."""
 
 
 class Plan(Record):
@@ -351,5 +370,10 @@ class Plan(Record):
     labels: dict[str, str] = {}
     risk: Risk | None = None
     """Absent where the plan was not simulated."""
+    expected_usd: float | None = None
+    """Mean cost over the simulated launches: what the plan is to be budgeted with. ``total_usd`` is the bill when all
+    goes as planned. Absent where the plan was not simulated."""
+    methods: tuple[Method, ...] = ()
+    """Ways in which the wanted chance was sought, where the plan as it was did not have it."""
     case: dict[str, Any]
     """The case as it was understood, in canonical units, so that the plan stands alone."""

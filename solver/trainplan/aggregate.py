@@ -23,7 +23,7 @@ from trainplan.highs_worker import Answer, Request
 from trainplan.inputs import Inputs, scale
 from trainplan.problem import ProblemSpec
 
-MOST_CELLS = 6_000
+MOST_CELLS = 2_500
 """Pairs of an option and a window that get columns without being screened."""
 KEPT = 14
 """Options kept of a task, by reduced cost."""

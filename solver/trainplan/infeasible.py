@@ -26,6 +26,8 @@ DAY_S = 86400.0
 LESS_FRAC = 0.99
 """This share of a loosening must not be enough, else a smaller one is looked for."""
 LOST_WORK = "max_lost_work"
+CHANCE_NEAR_FRAC = 0.005
+"""A simulated chance this little below the wanted one is that chance."""
 GROWTH_FRAC = (0.0, 1e-3, 0.01, 0.05, 0.2, 1.0, 4.0, 20.0)
 """By how much more a limit is loosened, in turn, where the first guess is not enough."""
 
@@ -43,6 +45,15 @@ class WayOut:
     change: str
     cost_usd: float
     finish_s: float
+    chance_frac: float | None = None
+    """Simulated chance of being done in time and in budget; absent where it was not simulated."""
+    kept: tuple[tuple[str, str], ...] = ()
+    """Changes (key, value) under which the wanted chance was seen to hold; empty where none was found."""
+    kept_chance_frac: float | None = None
+    kept_cost_usd: float | None = None
+    """Mean of the simulated cost there."""
+    kept_finish_s: float | None = None
+    """Half of the simulated launches end before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,7 @@ class JointWay:
     """(key, value, change) of each limit."""
     cost_usd: float
     finish_s: float
+    chance_frac: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,8 @@ class Clash:
     """Sets of limits that cannot hold together; leaving out any one of a set, its others can."""
     ways: tuple[WayOut, ...]
     joint: JointWay | None = None
+    wanted_frac: float | None = None
+    """The chance the case asks for, where ways out were simulated."""
 
     @property
     def details(self) -> dict[str, Any]:
@@ -100,19 +114,38 @@ class Clash:
         lines = []
         if self.ways:
             lines.append("Any one of these changes, and nothing smaller, makes a plan possible:")
-            lines += way_words(self.ways)
+            lines += way_words(self.ways, self.wanted_frac)
         elif self.conflicts:
             lines.append("No single limit, however far it is loosened, makes a plan possible.")
         if self.joint is not None:
             lines.append("The smallest change of several together, each counted in parts of its limit:")
             lines += [f"  {key}: {change}" for key, _, change in self.joint.changes]
-            lines.append(f"  ({_result(self.joint.cost_usd, self.joint.finish_s)})")
+            told = _result(self.joint.cost_usd, self.joint.finish_s)
+            lines.append(f"  ({told}{_chance_words(self.joint.chance_frac)})")
         return lines
 
 
-def way_words(ways: Iterable[WayOut]) -> list[str]:
-    """A line for each way out."""
-    return [f"  {way.key}: {way.change} ({_result(way.cost_usd, way.finish_s)})" for way in ways]
+def way_words(ways: Iterable[WayOut], wanted_frac: float | None = None) -> list[str]:
+    """A line for each way out, and one for what it takes to have the wanted chance."""
+    lines = []
+    for way in ways:
+        told = f"{_result(way.cost_usd, way.finish_s)}{_chance_words(way.chance_frac)}"
+        lines.append(f"  {way.key}: {way.change} ({told})")
+        if wanted_frac is None or way.chance_frac is None:
+            continue
+        if way.kept and way.kept_cost_usd is not None and way.kept_finish_s is not None:
+            changes = ", ".join(f"{key} {value}" for key, value in way.kept)
+            lines.append(
+                f"    for a chance of {wanted_frac:.0%}: {changes} (simulated {way.kept_chance_frac:.1%}, expected "
+                f"cost {way.kept_cost_usd:,.0f} USD, done by day {way.kept_finish_s / DAY_S:.1f} half of the time)"
+            )
+        elif way.chance_frac < wanted_frac - CHANCE_NEAR_FRAC:
+            lines.append(f"    no change like it was found that gives a chance of {wanted_frac:.0%}")
+    return lines
+
+
+def _chance_words(chance_frac: float | None) -> str:
+    return "" if chance_frac is None else f", in time and in budget in {chance_frac:.0%} of launches"
 
 
 def _result(cost_usd: float, finish_s: float) -> str:

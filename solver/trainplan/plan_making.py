@@ -28,19 +28,22 @@ class Maker:
     forgiven_usd: float
     """What leaving out beaten options may have cost (``thin``)."""
 
-    def plan(self, outcome: Outcome, limits: Mapping[str, float] | None = None) -> Plan:
+    def plan(
+        self, outcome: Outcome, limits: Mapping[str, float] | None = None, *, widen: bool = True
+    ) -> Plan:
         """The verified plan of an outcome.
 
         Args:
             outcome: with a decision.
             limits: the limits it was solved under, where they are not the case's.
+            widen: whether its bound is one over the options with columns only, to be made one over all.
 
         Raises:
             VerificationError: the plan does not stand up to being recomputed.
         """
         if outcome.decision is None:
             raise NoAnswerError("there is no decision to make a plan of")
-        proven = self._widened(outcome, outcome.decision, dict(limits or {}))
+        proven = self._widened(outcome, outcome.decision, dict(limits or {})) if widen else outcome
         found = _plan_of(self.assembly, proven, outcome.decision)
         verify(found, self.assembly, outcome.decision.usd)
         return found

@@ -79,7 +79,7 @@ def plan(
         solver, outcome = _solved(assembly.spec, session, kept, time_limit_s, tell)
         if outcome.decision is None:
             tell("looking for what would have to change")
-            raise _no_plan(assembly, solver, outcome, chain, known, explain=explain)
+            raise _no_plan(assembly, solver, outcome, chain, known, explain=explain, promise=promise)
         tell("verifying")
         make = Maker(assembly, solver, forgiven_usd)
         found = make.plan(outcome)
@@ -119,10 +119,11 @@ def _no_plan(
     assembly: Assembly,
     solver: Solver,
     outcome: Outcome,
-    chain: infeasible.Planner,
+    chain: partial[Plan],
     cache: CandidateCache,
     *,
     explain: bool,
+    promise: bool,
 ) -> Exception:
     if outcome.state != "infeasible":
         return NoAnswerError(
@@ -134,6 +135,12 @@ def _no_plan(
     clash = infeasible.explain(
         assembly.case, assembly.catalog, solver.session, cache, chain, solver.time_limit_s
     )
+    if promise:
+        from trainplan.kept_ways import with_chances
+
+        clash = with_chances(
+            clash, assembly.case, assembly.catalog, lambda case, keep: chain(case, promise=keep)
+        )
     removed = {task: dict(rules) for task, rules in assembly.removed.items()}
     return InfeasibleError(
         clash.text(), explanation=clash.text(), details=clash.details | {"removed": removed}

@@ -165,6 +165,42 @@ class SoftLimit:
     """Where it holds; everywhere when None."""
 
 
+Draws = tuple[float, ...]
+"""A value in each scenario."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """On-demand nodes of the same pool, on which work of an option may be done where spot does not come."""
+
+    days: Draws
+    """Calendar days the whole task takes on them."""
+    daily_usd: float
+    """USD per calendar day in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recourse:
+    """What may become of the options of a problem, scenario by scenario, and what is promised."""
+
+    weight: Draws
+    """Probability of each scenario; they sum to 1."""
+    slower: dict[int, Draws]
+    """Option -> calendar days its work takes, over those planned."""
+    dearer: dict[int, Draws]
+    """Option -> USD a day of it costs, over those planned."""
+    wait_days: dict[int, Draws] = field(default_factory=dict)
+    """Resource -> from the request for its nodes until they are there; absent is none."""
+    instead: dict[int, Instead] = field(default_factory=dict)
+    """Option -> what can take over its work."""
+    overrun_usd: dict[int, float] = field(default_factory=dict)
+    """Committed resource -> USD of a node-day past what was bought."""
+    miss_frac: float = 1.0
+    """Most probability of scenarios that are late or over budget."""
+    miss_usd: float = 0.0
+    """Charged for missing in every scenario, in proportion for fewer; what ``safest`` makes small."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProblemSpec:
     """Everything the decision is made from."""
@@ -195,6 +231,8 @@ class ProblemSpec:
     max_nodes: float = inf
     question: str = "cheapest"
     soft_limits: tuple[SoftLimit, ...] = ()
+    recourse: Recourse | None = None
+    """Where scenarios are looked at."""
 
     def daily_in(self, option: int, window: int) -> Charges:
         """USD per calendar day in use in a window, by category."""

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainplan.planning import plan
+from trainplan.scenarios import for_plan
 from trainplan_models.base import InfeasibleError
 from trainplan_models.casefile import load_case
 from trainplan_models.catalog import builtin
 from trainplan_models.plan import Plan
+from trainplan_models.simulation import simulate
 
 CASES = Path(__file__).parents[2] / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
@@ -55,7 +58,7 @@ def test_case_has_its_expected_answer(path: Path) -> None:
         return
     found = plan(case, builtin(), compare=False)
     if os.environ.get("TRAINPLAN_REGOLD"):
-        kept = {"reason": expected.get("reason", "")}
+        kept = {key: expected[key] for key in ("happened_days", "reason") if key in expected}
         text = json.dumps(answer_of(found) | kept, indent=2, ensure_ascii=False)
         path.with_suffix(".expected.json").write_text(text + "\n", encoding="utf-8")
         return
@@ -66,6 +69,25 @@ def test_case_has_its_expected_answer(path: Path) -> None:
     assert answer_of(found)["segments"] == expected["segments"]
     assert answer_of(found)["purchases"] == expected["purchases"]
     assert expected["reason"], "an expected answer says why it is right"
+
+
+HAPPENED = [path for path in FILES if "happened_days" in expected_of(path)]
+
+
+@pytest.mark.parametrize("path", HAPPENED, ids=lambda path: path.stem)
+def test_what_happened_lies_in_the_spread_that_is_told(path: Path) -> None:
+    case, known = load_case(path), builtin()
+    found = plan(case, known, compare=False)
+    assert found.risk is not None
+    days = simulate(found, case, known, for_plan(found, case, known, 10_000, 2), 2).finish_quantiles_s
+    low, middle, high = (days[name] / DAY_S for name in ("p10", "p50", "p90"))
+    assert found.risk.finish_p90_s / DAY_S == pytest.approx(high, rel=0.02)
+    for happened in expected_of(path)["happened_days"]:
+        assert low < happened < high
+    comment = " ".join(line[1:] for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#")
+    told = [float(day) for day in re.findall(r"by\s+day (\d+)", comment)]
+    assert told == pytest.approx([low, middle, high], rel=0.03)
+    assert {"bloom-176b", "opt-175b"} <= {path.stem for path in HAPPENED}
 
 
 def test_every_case_has_an_answer_and_every_answer_a_case() -> None:

@@ -23,9 +23,11 @@ from trainplan.formulation.context import Context
 from trainplan.inputs import scale
 from trainplan.problem import (
     DatasetChoice,
+    Instead,
     Option,
     ProblemSpec,
     Product,
+    Recourse,
     Resource,
     SoftLimit,
     TaskSpec,
@@ -166,6 +168,29 @@ SPECS: dict[str, ProblemSpec] = {
         max_nodes=3.0,
     ),
     "tightening-chain": spec(3, tuple(map(option, range(3))), tasks=CHAIN),
+    "recourse": spec(
+        2,
+        (option(0), option(0, 1), option(1)),
+        tasks=(TaskSpec("a"), TaskSpec("b", (0,), due_days=15.0)),
+        resources=(limited((inf, inf), "spot"), BOUGHT[0]),
+        products=(Product(1, 7.0, 70.0, most=4),),
+        windows=DAY_WINDOWS[:2],
+        programme_daily=(("people", 50.0),),
+        delay_usd_per_day=500.0,
+        delay_after_days=15.0,
+        deadline_days=18.0,
+        budget_usd=5000.0,
+        recourse=Recourse(
+            weight=(0.75, 0.25),
+            slower={0: (0.9, 1.5), 1: (1.0, 1.25), 2: (1.0, 1.2)},
+            dearer={0: (1.0, 1.1), 1: (1.0, 1.0), 2: (1.0, 1.0)},
+            wait_days={0: (0.0, 2.0)},
+            instead={0: Instead((18.0, 22.0), 300.0)},
+            overrun_usd={1: 60.0},
+            miss_frac=0.2,
+            miss_usd=9000.0,
+        ),
+    ),
     "goals": spec(
         1,
         (option(0),),
@@ -175,10 +200,26 @@ SPECS: dict[str, ProblemSpec] = {
         programme_once=(("security", 40.0),),
     ),
 }
+SPECS["recourse-turns"] = spec(
+    2,
+    (option(0), option(1, 1)),
+    resources=(limited((inf,), "spot"), limited((inf,), "on-demand")),
+    windows=((0.0, 60.0),),
+    max_nodes=3.0,
+    deadline_days=60.0,
+    recourse=Recourse(
+        weight=(0.5, 0.5),
+        slower={0: (0.9, 1.5), 1: (1.0, 1.2)},
+        dearer={0: (1.0, 1.1), 1: (1.0, 1.0)},
+        instead={0: Instead((18.0, 22.0), 300.0)},
+        miss_frac=0.5,
+    ),
+)
 SPECS |= {
     "selection-stretched": replace(SPECS["goals"], question="most-tokens"),
     "goals-fastest": replace(SPECS["goals"], question="fastest"),
     "goals-most-tokens": replace(SPECS["goals"], question="most-tokens"),
+    "goals-in-scenarios": replace(SPECS["recourse"], question="fastest"),
 }
 Block = Callable[[Context], None]
 

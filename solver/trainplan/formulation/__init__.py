@@ -10,6 +10,7 @@ from trainplan.formulation import (
     goals,
     placement,
     programme,
+    recourse,
     schedule,
     selection,
     softened,
@@ -31,6 +32,7 @@ BLOCKS = (
     billing.add,
     programme.add,
     tightening.add,
+    recourse.add,
     goals.add,
 )
 

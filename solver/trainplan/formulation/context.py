@@ -19,6 +19,8 @@ class Charge:
     fixed: bool
     amount: Any
     """Pyomo expression in solver money units."""
+    planned: bool = True
+    """Whether it is on the bill when all goes as planned; else it is what scenarios add to that on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,11 @@ class Context:
         self.m.v_over = VarList()
         self.m.c_limit = ConstraintList()
 
-    def charge(self, category: str, task: int | None, amount: Any, *, fixed: bool = False) -> None:
+    def charge(
+        self, category: str, task: int | None, amount: Any, *, fixed: bool = False, planned: bool = True
+    ) -> None:
         """Enters money into the ledger; objective, budget and attribution all read it from there."""
-        self.ledger.append(Charge(category, task, fixed, amount))
+        self.ledger.append(Charge(category, task, fixed, amount, planned))
 
     def limit(self, name: str, body: Any, upper: float, *, unit: str, per_unit: float) -> None:
         """Adds ``body <= upper + slack`` with the slack fixed at 0 until somebody frees it.

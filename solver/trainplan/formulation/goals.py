@@ -5,6 +5,10 @@ r"""The user's limits on time and money, and what is best.
 
 Questions: cheapest minimises the ledger, fastest :math:`F`, most-tokens maximises the stretch
 :math:`\theta` of the scalable tasks. The second goal breaks ties: time for cheapest, money otherwise.
+
+Where scenarios are looked at, the budget is for the bill as planned and, scenario by scenario, in
+``recourse``; what is made small is then the expected cost or the expected end, and ties are broken by the
+bill and the end as planned.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ def add(ctx: Context) -> None:
             )
             name = f"tasks.{spec.tasks[task].name}.due"
             ctx.limit(name, end, inputs.time(due_days), unit="days", per_unit=inputs.days_per_unit)
-    m.e_cost = ctx.total()
+    m.e_cost = ctx.total(charge for charge in ctx.ledger if charge.planned)
     if spec.budget_usd < inf:
         budget = min(spec.budget_usd / inputs.usd_per_unit, MOST_BUDGET)
         ctx.limit("budget", m.e_cost, budget, unit="USD", per_unit=inputs.usd_per_unit)
@@ -57,6 +61,10 @@ def goals(ctx: Context) -> tuple[Any, Any]:
     """First and second goal of the question, both to be minimised."""
     m, question = ctx.m, ctx.inputs.spec.question
     cost, time = m.e_cost, m.v_finish
+    if ctx.inputs.spec.recourse is not None:
+        if question == "fastest":
+            return m.e_expected_finish, cost + time
+        return (-m.v_scale if question == "most-tokens" else ctx.total()), cost + time
     if question == "fastest":
         return time, cost
     if question == "most-tokens":

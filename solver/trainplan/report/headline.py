@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainplan.report import wording
 from trainplan.report.bill import Bill
 from trainplan.report.document import Section
-from trainplan.report.risk import chance_facts
+from trainplan.report.risk import chance_facts, cost_facts
 from trainplan_models.plan import LimitUse, Plan, Segment
 
 QUESTIONS = {
@@ -21,6 +21,7 @@ def headline(plan: Plan, bill: Bill) -> Section:
     facts = [("Question", QUESTIONS.get(plan.question, plan.question))]
     facts += [("Launch", launch_words(plan, segment)) for segment in plan.segments]
     facts += [
+        *cost_facts(plan),
         ("Total cost", cost_words(plan, bill)),
         *worst_facts(plan),
         ("Finish", finish_words(plan)),

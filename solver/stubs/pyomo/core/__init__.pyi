@@ -11,6 +11,7 @@ ConstraintList: Any
 NonNegativeIntegers: Any
 NonNegativeReals: Any
 Objective: Any
+Reals: Any
 UnitInterval: Any
 Var: Any
 VarList: Any
