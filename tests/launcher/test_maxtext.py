@@ -93,6 +93,7 @@ def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]
             "enable_checkpointing": True,
             "checkpoint_period": unit.interval_steps,
             "max_num_checkpoints_to_keep": unit.keep_last,
+            "shard_optimizer_over_data": layout.zero_stage == 1,
             "remat_policy": REMAT[layout.recompute],
             "base_output_directory": "/checkpoints/task",
             "dataset_path": "/data",
@@ -103,6 +104,7 @@ def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]
             axis: degrees[axis] for axis in ("tensor", "context", "expert", "pipeline")
         }, unit.id
         assert across == slices(unit), unit.id
+        assert degrees["fsdp"] == 1 or layout.zero_stage == 3, unit.id
         if pipeline:
             assert found["num_pipeline_microbatches"] == unit.accumulation, unit.id
             assert found["num_pipeline_repeats"] == layout.vp, unit.id
