@@ -138,7 +138,9 @@ def _refusals(unit: LaunchUnit) -> list[str]:
     elif not names_of(shape).maxtext and (unlike := _unlike_llama(shape)):
         found.append(f"MaxText's llama and mixtral blocks have no {' and no '.join(unlike)}")
     if layout.zero_stage == 2 and layout.dp > 1:
-        found.append("MaxText shards gradients with the weights (FSDP) or not at all: ZeRO stage 2 cannot run")
+        found.append(
+            "MaxText shards gradients with the weights (FSDP) or not at all: ZeRO stage 2 cannot run"
+        )
     if layout.ep > 1 and layout.dp % layout.ep:
         found.append(
             f"MaxText's expert axis lies inside data parallelism: {layout.ep} does not divide {layout.dp}"
