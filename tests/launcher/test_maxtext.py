@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from trainplan.export.launch import launch
+from trainplan.export.model_names import names_of
+from trainplan_models.catalog import builtin
+from trainplan_models.workload import shape_of
 
 from .launching import Unit, ask, read_plan
 
@@ -93,6 +96,7 @@ def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]
             "enable_checkpointing": True,
             "checkpoint_period": unit.interval_steps,
             "max_num_checkpoints_to_keep": unit.keep_last,
+            "shard_optimizer_over_data": layout.zero_stage == 1,
             "remat_policy": REMAT[layout.recompute],
             "base_output_directory": "/checkpoints/task",
             "dataset_path": "/data",
@@ -103,6 +107,7 @@ def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]
             axis: degrees[axis] for axis in ("tensor", "context", "expert", "pipeline")
         }, unit.id
         assert across == slices(unit), unit.id
+        assert degrees["fsdp"] == 1 or layout.zero_stage == 3, unit.id
         if pipeline:
             assert found["num_pipeline_microbatches"] == unit.accumulation, unit.id
             assert found["num_pipeline_repeats"] == layout.vp, unit.id
@@ -131,6 +136,28 @@ def test_the_model_is_the_plan_s(answers: tuple[Found, dict[str, dict[str, Any]]
         assert {key: found[key] for key in sizes} == sizes, unit.id
         named += found["model_name"] != "default"
     assert 0 < named < len(parsed)
+
+
+def test_models_it_has_a_name_for_have_the_catalogue_s_sizes() -> None:
+    shapes = {name: shape_of(row) for name, row in builtin().models.items()}
+    named = {name: found for name, shape in shapes.items() if (found := names_of(shape).maxtext)}
+    assert len(named) > 20
+    questions = [{"args": [f"model_name={name}"], "devices": 1, "slices": 1} for name in named.values()]
+    wrong = {}
+    for name, found in zip(named, ask("maxtext", "maxtext_probe.py", questions), strict=True):
+        shape = shapes[name]
+        ours = (
+            shape.layers,
+            shape.hidden,
+            shape.heads,
+            shape.vocab,
+            shape.routed_ffn if shape.is_moe else shape.ffn,
+        )
+        keys = ("num_decoder_layers", "emb_dim", "num_query_heads", "vocab_size")
+        theirs = (*(found.get(key) for key in keys), found.get("moe_mlp_dim" if shape.is_moe else "mlp_dim"))
+        if ours != theirs:
+            wrong[name] = (ours, theirs, found.get("error", ""))
+    assert wrong == {}
 
 
 def test_maxtext_refuses_what_is_wrong(answers: tuple[Found, dict[str, dict[str, Any]]]) -> None:

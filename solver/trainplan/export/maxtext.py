@@ -24,7 +24,7 @@ def mesh(unit: LaunchUnit) -> dict[str, int]:
     """Mesh axes: ``ici_*`` within what fast links reach (a TPU slice, a GPU node), ``dcn_*`` across."""
     layout = unit.segment.layout
     data = layout.dp // layout.ep
-    shard = min(unit.shard_degree, data) if layout.zero_stage else 1
+    shard = min(unit.shard_degree, data) if layout.zero_stage == 3 else 1
     degrees = {
         "tensor": layout.tp,
         "context": layout.cp,
@@ -87,6 +87,7 @@ def config(unit: LaunchUnit) -> dict[str, Any]:
         "quantization": "fp8" if layout.precision == "fp8" else "",
         "remat_policy": _REMAT[layout.recompute],
         **mesh(unit),
+        "shard_optimizer_over_data": layout.zero_stage == 1,
         "enable_checkpointing": True,
         "async_checkpointing": unit.asynchronous,
         "checkpoint_period": unit.interval_steps,
@@ -136,9 +137,9 @@ def _refusals(unit: LaunchUnit) -> list[str]:
         )
     elif not names_of(shape).maxtext and (unlike := _unlike_llama(shape)):
         found.append(f"MaxText's llama and mixtral blocks have no {' and no '.join(unlike)}")
-    if layout.zero_stage in (1, 2) and layout.dp > 1:
+    if layout.zero_stage == 2 and layout.dp > 1:
         found.append(
-            f"MaxText shards weights with the optimizer (FSDP): ZeRO stage {layout.zero_stage} cannot run"
+            "MaxText shards gradients with the weights (FSDP) or not at all: ZeRO stage 2 cannot run"
         )
     if layout.ep > 1 and layout.dp % layout.ep:
         found.append(

@@ -28,6 +28,7 @@ KEYS = [
     "max_num_checkpoints_to_keep",
     "enable_checkpointing",
     "async_checkpointing",
+    "shard_optimizer_over_data",
     "remat_policy",
     "quantization",
     "learning_rate",
