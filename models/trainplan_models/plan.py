@@ -347,6 +347,9 @@ class Plan(Record):
     status: Status
     start: str | None = None
     total_usd: float
+    """The bill when all goes as planned."""
+    expected_usd: float | None = None
+    """Mean cost over the simulated launches: what to budget the plan with. Absent where it was not simulated."""
     finish_s: float
     tokens: float
     """Tokens trained over all tasks and rounds, as many as are expected to be done."""
@@ -370,9 +373,6 @@ class Plan(Record):
     labels: dict[str, str] = {}
     risk: Risk | None = None
     """Absent where the plan was not simulated."""
-    expected_usd: float | None = None
-    """Mean cost over the simulated launches: what the plan is to be budgeted with. ``total_usd`` is the bill when all
-    goes as planned. Absent where the plan was not simulated."""
     methods: tuple[Method, ...] = ()
     """Ways in which the wanted chance was sought, where the plan as it was did not have it."""
     case: dict[str, Any]

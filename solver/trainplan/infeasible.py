@@ -49,6 +49,8 @@ class WayOut:
     """Simulated chance of being done in time and in budget; absent where it was not simulated."""
     kept: tuple[tuple[str, str], ...] = ()
     """Changes (key, value) under which the wanted chance was seen to hold; empty where none was found."""
+    kept_sought: bool = False
+    """Whether such changes were looked for; what takes too long is not."""
     kept_chance_frac: float | None = None
     kept_cost_usd: float | None = None
     """Mean of the simulated cost there."""
@@ -140,7 +142,12 @@ def way_words(ways: Iterable[WayOut], wanted_frac: float | None = None) -> list[
                 f"cost {way.kept_cost_usd:,.0f} USD, done by day {way.kept_finish_s / DAY_S:.1f} half of the time)"
             )
         elif way.chance_frac < wanted_frac - CHANCE_NEAR_FRAC:
-            lines.append(f"    no change like it was found that gives a chance of {wanted_frac:.0%}")
+            told = (
+                "no change like it was found that is enough"
+                if way.kept_sought
+                else "no time was left to look for what it takes"
+            )
+            lines.append(f"    {told} for a chance of {wanted_frac:.0%}")
     return lines
 
 

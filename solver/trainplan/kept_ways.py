@@ -47,14 +47,16 @@ def with_chances(clash: Clash, case: Case, catalog: Catalog, make: Make) -> Clas
         catalog: prices, machines, models.
         make: plans a changed case.
     """
-    until = time.monotonic() + MOST_S
     search = _Search(case, catalog, make)
-    ways = [
-        search.told(way) if number < MOST_WAYS and time.monotonic() < until else way
-        for number, way in enumerate(clash.ways)
-    ]
+    ways = [search.simulated_way(way) for way in clash.ways[:MOST_WAYS]]
+    until = time.monotonic() + MOST_S
+    # Dates and budgets first: what they have to be is read off the simulation, numbers of nodes are tried.
+    for number in sorted(range(len(ways)), key=lambda n: search.is_whole(ways[n])):
+        if time.monotonic() < until:
+            ways[number] = search.kept(ways[number])
+    ways += clash.ways[MOST_WAYS:]
     joint = clash.joint
-    if joint is not None and time.monotonic() < until:
+    if joint is not None:
         found = search.plan({key: value for key, value, _ in joint.changes}, keep=False)
         joint = joint if found is None else replace(joint, chance_frac=search.simulated(found).p_both)
     return replace(clash, ways=tuple(ways), joint=joint, wanted_frac=case.reliability)
@@ -64,6 +66,7 @@ class _Search:
     def __init__(self, case: Case, catalog: Catalog, make: Make) -> None:
         self.case, self.catalog, self.make = case, catalog, make
         self.items = {item.key: item for item in negotiables(case)}
+        self.found: dict[str, Simulation] = {}
 
     def plan(self, changes: dict[str, str], *, keep: bool) -> Plan | None:
         """The plan of the changed case; None when there is none."""
@@ -78,15 +81,25 @@ class _Search:
         scenarios = for_plan(plan, case, self.catalog, SCENARIOS, SEED)
         return simulate(plan, case, self.catalog, scenarios, SEED)
 
-    def told(self, way: WayOut) -> WayOut:
-        """A way out with its chance, and with what keeps the promise."""
+    def is_whole(self, way: WayOut) -> bool:
+        """Whether a way out changes a number of nodes."""
+        item = self.items.get(way.key)
+        return item is None or item.whole
+
+    def simulated_way(self, way: WayOut) -> WayOut:
+        """A way out with its chance."""
         least = self.plan({way.key: way.value}, keep=False)
         if least is None:
             return way
-        found = self.simulated(least)
-        way = replace(way, chance_frac=found.p_both)
-        if found.p_both >= self.case.reliability - CHANCE_NEAR_FRAC:
+        self.found[way.key] = self.simulated(least)
+        return replace(way, chance_frac=self.found[way.key].p_both)
+
+    def kept(self, way: WayOut) -> WayOut:
+        """A way out with what keeps the promise, where it does not."""
+        found = self.found.get(way.key)
+        if found is None or found.p_both >= self.case.reliability - CHANCE_NEAR_FRAC:
             return way
+        way = replace(way, kept_sought=True)
         for changes in self._changes(way, found):
             plan = self.plan(changes, keep=True)
             if plan is None or plan.risk is None:

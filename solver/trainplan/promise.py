@@ -23,9 +23,7 @@ from math import inf
 import numpy as np
 
 from trainplan.plan_making import Maker
-from trainplan.scenario_stage import ScenarioStage
 from trainplan.scenarios import for_plan
-from trainplan.shortlist import shortlist
 from trainplan.solve import Solver
 from trainplan_models.base import NoAnswerError, VerificationError
 from trainplan_models.plan import Method, Plan, Risk, RiskCause, RiskPoint
@@ -168,6 +166,8 @@ class _Search:
         if self.small:
             return self.make.solver
         if self._solver is None:
+            from trainplan.shortlist import shortlist
+
             whole = self.make.solver
             options = shortlist(whole.spec, sorted({o for o, _ in whole.inputs.uses}))
             self._solver = Solver(whole.spec, whole.session, whole.time_limit_s, options)
@@ -195,6 +195,8 @@ class _Search:
 
     def _staged(self, first: _Try, wanted: float, chance_first: bool) -> list[_Try]:
         """Plans of the model with scenarios, its limits tightened until the promise is kept and no further."""
+        from trainplan.scenario_stage import ScenarioStage
+
         found: list[_Try] = []
         tightened, step, low, high = 0.0, 2.0 * LEAST_STEP_FRAC, 0.0, inf
         try:

@@ -4,7 +4,8 @@
 
 For every case and every wanted chance (50, 80, 95 %) the plan is run through scenarios of a seed that planning
 never used. It is right when the share that ends in time and in budget is within two points of what was wanted,
-or above it where no cheaper plan with that chance was found. A plan that says it cannot promise is counted apart.
+or above it where no plan with that chance was found whose mean simulated cost is lower. A plan that says it cannot
+promise is counted apart.
 """
 
 from __future__ import annotations
@@ -120,8 +121,12 @@ def verdict(plan: Plan, wanted: float, chance: float) -> str:
     if chance < wanted:
         refused = risk is not None and risk.chance_frac < wanted - NEAR_FRAC
         return "cannot, and says so" if refused else "BROKEN"
-    cheaper = risk is not None and any(
-        point.chance_frac >= wanted and point.cost_usd < plan.total_usd - 0.01 for point in risk.tried
+    tried = () if risk is None else risk.tried
+    chosen = min(tried, key=lambda point: abs(point.cost_usd - plan.total_usd), default=None)
+    usd = plan.total_usd if chosen is None or chosen.expected_usd is None else chosen.expected_usd
+    cheaper = any(
+        point.chance_frac >= wanted and point.expected_usd is not None and point.expected_usd < usd - 0.01
+        for point in tried
     )
     return "TOO SURE" if cheaper else "kept, surer for nothing"
 

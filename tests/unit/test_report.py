@@ -11,7 +11,7 @@ from trainplan import report
 from trainplan.report import wording
 from trainplan.report.build import document
 from trainplan.report.document import Column, Document, Table
-from trainplan_models.plan import CostLine, Layout, LimitUse, Plan, Removed
+from trainplan_models.plan import CostLine, Layout, LimitUse, Method, Plan, Removed, Risk
 
 PLANS = Path(__file__).parents[1] / "golden" / "report"
 
@@ -264,3 +264,42 @@ def test_a_category_nobody_knows_is_still_shown(full: Plan) -> None:
     plan = full.model_copy(update={"cost_lines": (*full.cost_lines, extra), "total_usd": full.total_usd + 5})
     rows = table_of(document(plan), "By category").rows
     assert rows[-1][:2] == ("insurance", "5.00")
+
+
+def simulated(plan: Plan) -> Plan:
+    risk = Risk(
+        wanted_frac=0.9,
+        chance_frac=0.92,
+        chance_low_frac=0.915,
+        in_time_frac=0.92,
+        in_budget_frac=1.0,
+        scenarios_count=10_000,
+        seed=2,
+        finish_p50_s=86400.0,
+        finish_p90_s=2 * 86400.0,
+        cost_mean_usd=plan.total_usd * 1.25,
+        cost_p50_usd=plan.total_usd * 1.2,
+        cost_p90_usd=plan.total_usd * 1.5,
+        effective_time_frac=0.9,
+        method="scenarios",
+    )
+    ways = (
+        Method(name="scenarios", plans_count=2, seconds=1.5, chance_frac=0.92, expected_usd=1250.0),
+        Method(name="margin", plans_count=1, seconds=4.0, chance_frac=0.91, expected_usd=1300.0),
+    )
+    return plan.model_copy(update={"risk": risk, "expected_usd": risk.cost_mean_usd, "methods": ways})
+
+
+def test_the_expected_cost_comes_before_the_cost_as_planned(full: Plan) -> None:
+    facts = facts_of(simulated(full))
+    order = list(facts)
+    assert order.index("Expected cost") < order.index("Total cost")
+    assert "25.0 % above the plan" in facts["Expected cost"]
+    assert "as planned" in facts["Total cost"]
+    assert "Expected cost" not in facts_of(full)
+
+
+def test_the_method_is_told_with_what_the_others_found_and_took(full: Plan) -> None:
+    told = facts_of(simulated(full))["Made by"]
+    assert told.startswith("scenarios in the model")
+    assert "a margin left free: chance 91.0 % at 1,300.00 USD on average, 1 plan in 4.0 s" in told
