@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,10 +71,7 @@ def owned_from_sinfo(
 
         known = builtin()
     nodes, problems, warnings = _slurm_nodes(text, file)
-    kinds: dict[tuple[str, int], list[_SlurmNode]] = {}
-    for node in nodes.values():
-        if node.count:
-            kinds.setdefault((node.gpu, node.count), []).append(node)
+    kinds = _by_kind(nodes.values())
     if not kinds and not problems:
         problems.append(Problem("no node has accelerators", file=file, fix=f"Make it with: {SINFO_COMMAND}"))
     pools = []
@@ -87,21 +84,23 @@ def owned_from_sinfo(
             )
         if chip and usable:
             full = name if len(kinds) == 1 else f"{name}-{gpu}-{count}"
-            owned = Owned.model_validate(
-                {
-                    "name": full,
-                    "accelerator": chip,
-                    "nodes": len(usable),
-                    "accelerators_per_node": count,
-                },
-                context=CANONICAL,
-            )
+            values = {"name": full, "accelerator": chip, "nodes": len(usable), "accelerators_per_node": count}
+            owned = Owned.model_validate(values, context=CANONICAL)
             partitions = tuple(sorted({name for node in members for name in node.partitions}))
             idle = sum(node.idle for node in usable)
             pools.append(SlurmPool(owned, idle, len(members) - len(usable), partitions))
     if problems:
         raise InputError(problems)
     return SlurmCluster(tuple(pools), tuple(warnings), sum(not node.count for node in nodes.values()))
+
+
+def _by_kind(nodes: Iterable[_SlurmNode]) -> dict[tuple[str, int], list[_SlurmNode]]:
+    """Nodes that have accelerators, by their type and number."""
+    kinds: dict[tuple[str, int], list[_SlurmNode]] = {}
+    for node in nodes:
+        if node.count:
+            kinds.setdefault((node.gpu, node.count), []).append(node)
+    return kinds
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from trainplan.export import export
 from trainplan.export.launch import launch
 
 from .launching import HERE, Unit, ask, read_plan
@@ -57,11 +58,31 @@ def asked(unit: Unit) -> dict[str, Any]:
     }
 
 
+def variants(good: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+    """A unit in other precisions and with other optimizers; what the stand-in for Transformer Engine cannot say of
+    its optimizer, as ``adamw-grad16`` asks, is left out."""
+    plan = read_plan("dense_spot")
+    segment, task = plan.segments[0], plan.case["tasks"][0]
+    kinds = [("adamw", precision) for precision in ("fp32", "fp16", "fp8", "fp4")]
+    kinds += [(optimizer, "bf16") for optimizer in ("adamw-offload", "sgd", "muon")]
+    found = {}
+    for optimizer, precision in kinds:
+        changed = segment.model_copy(
+            update={"layout": segment.layout.model_copy(update={"precision": precision})}
+        )
+        case = plan.case | {"tasks": [task | {"optimizer": optimizer}]}
+        files = export(plan.model_copy(update={"segments": (changed,), "case": case}), "megatron")
+        file = folder / f"{optimizer}-{precision}.py"
+        file.write_text(files["01-pretrain-spot.bridge.py"], encoding="utf-8")
+        found[file.stem] = good | {"file": str(file)}
+    return found
+
+
 @pytest.fixture(scope="module")
 def answers(
     exported: dict[str, list[Unit]], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Found, dict[str, dict[str, Any]]]:
-    """What Megatron-Bridge says to every unit, and to what is wrong on purpose."""
+) -> tuple[Found, dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """What Megatron-Bridge says to every unit, to what is wrong on purpose, and to other precisions and optimizers."""
     folder = tmp_path_factory.mktemp("bridge")
     units = exported["megatron"]
     good = asked(next(unit for unit in units if unit.plan == "dense_spot"))
@@ -72,15 +93,19 @@ def answers(
         file = folder / f"wrong_{number}.py"
         file.write_text(text.replace(old, new), encoding="utf-8")
         wrong[name] = good | {"file": str(file)}
-    questions = [asked(unit) for unit in units] + list(wrong.values())
+    others = variants(good, folder)
+    questions = [*(asked(unit) for unit in units), *wrong.values(), *others.values()]
     found = ask("bridge", "bridge_probe.py", questions)
-    return list(zip(units, found[: len(units)], strict=True)), dict(
-        zip(wrong, found[len(units) :], strict=True)
+    named = dict(zip([*wrong, *others], found[len(units) :], strict=True))
+    return (
+        list(zip(units, found[: len(units)], strict=True)),
+        {name: named[name] for name in wrong},
+        {name: named[name] for name in others},
     )
 
 
-def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]]) -> None:
-    parsed, _ = answers
+def test_every_number_comes_back(answers: tuple[Found, Any, Any]) -> None:
+    parsed, _, _ = answers
     assert parsed
     for unit, found in parsed:
         layout = unit.segment.layout
@@ -117,6 +142,14 @@ def test_every_number_comes_back(answers: tuple[Found, dict[str, dict[str, Any]]
         assert found["instances"] == groups, unit.id
 
 
-def test_megatron_bridge_refuses_what_is_wrong(answers: tuple[Found, dict[str, dict[str, Any]]]) -> None:
-    _, refused = answers
+def test_every_precision_and_optimizer_is_taken(
+    answers: tuple[Found, Any, dict[str, dict[str, Any]]],
+) -> None:
+    _, _, taken = answers
+    assert {name: found["error"] for name, found in taken.items() if "error" in found} == {}
+    assert (taken["adamw-fp8"]["fp8"], taken["adamw-fp16"]["bf16"]) == ("hybrid", False)
+
+
+def test_megatron_bridge_refuses_what_is_wrong(answers: tuple[Found, dict[str, dict[str, Any]], Any]) -> None:
+    _, refused, _ = answers
     assert [name for name, found in refused.items() if "error" not in found] == []

@@ -167,6 +167,8 @@ def test_what_a_target_cannot_say_is_in_its_readme() -> None:
     assert "spare nodes are quota" in export(spot, "kubernetes")["README.md"]
     assert "does not rent nodes" in export(spot, "megatron")["README.md"]
     assert "no checkpoint interval" in export(spot, "deepspeed")["README.md"]
+    assert "max_segments_per_seq" in export(spot, "maxtext")["README.md"]
+    assert "max_segments_per_seq" not in export(read_plan("tpu_maxtext"), "maxtext")["README.md"]
     programme = read_plan("programme")
     assert "3 rounds of 763 steps" in export(programme, "verl")["README.md"]
     assert "Left out" in export(programme, "trl")["README.md"]

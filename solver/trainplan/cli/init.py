@@ -52,7 +52,9 @@ GpuTypes = Annotated[
     list[str] | None,
     typer.Option(metavar="TYPE=NAME", help="What a GPU type of sinfo is in the catalogue. May be repeated."),
 ]
-QuotaTable = Annotated[Path | None, typer.Option(metavar="CSV", help="Quotas in nodes by pool.")]
+QuotaTable = Annotated[
+    Path | None, typer.Option(metavar="CSV", help="Quotas by pool, in nodes, vCPUs or GPUs.")
+]
 ReservationTable = Annotated[Path | None, typer.Option(metavar="CSV", help="Reservations that are paid for.")]
 
 

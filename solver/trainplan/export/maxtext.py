@@ -178,6 +178,11 @@ def _cannot_express(unit: LaunchUnit) -> list[str]:
         found.append(
             f"{unit.name}: MaxText always recomputes a little; the policy with the least is `minimal`."
         )
+    if not is_tpu(unit.segment.accelerator):
+        found.append(
+            f"{unit.name}: on GPUs MaxText packs at most `max_segments_per_seq` documents into a sequence, which a "
+            f"plan does not say; the file has {GPU_SEGMENTS}."
+        )
     if unit.milestone_steps:
         found.append(f"{unit.name}: no milestones; copy every {unit.milestone_steps}th step away yourself.")
     if unit.task.rounds > 1:

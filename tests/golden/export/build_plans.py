@@ -6,6 +6,7 @@ Each of ``BUILDERS`` stands for a kind of answer a case can have; its numbers ar
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -200,15 +201,8 @@ tasks: [{{name: pretrain, kind: pretrain, model: {LLAMA_70B}, tokens: 50B tokens
   global_batch: 2097152 tokens, framework: torchtitan}}]
 """
     layout = Layout(
-        dp=16,
-        tp=4,
-        cp=2,
-        zero_stage=3,
-        shard_group=16,
-        micro_batch=1,
-        recompute="full",
-        sequence_parallel=True,
-    )
+        dp=16, tp=4, cp=2, zero_stage=3, shard_group=16, micro_batch=1, recompute="full", sequence_parallel=True
+    )  # fmt: skip
     one = segment("pretrain", "a3", "on-demand", (0, 15), layout, tokens=50e9, sequences=256)
     return plan(case, [one])
 
@@ -241,16 +235,8 @@ tasks: [{{name: longer, kind: continue, model: {LLAMA_405B}, tokens: 20B tokens,
 checkpoints: {{keep_last: 2, asynchronous: false}}
 """
     layout = Layout(
-        dp=8,
-        tp=8,
-        pp=8,
-        vp=2,
-        zero_stage=3,
-        micro_batch=1,
-        recompute="full",
-        sequence_parallel=True,
-        precision="fp8",
-    )
+        dp=8, tp=8, pp=8, vp=2, zero_stage=3, micro_batch=1, recompute="full", sequence_parallel=True, precision="fp8"
+    )  # fmt: skip
     one = segment("longer", "p5", "on-demand", (2, 12), layout, tokens=20e9, sequences=256, interval_s=3600.0)
     return plan(case, [one])
 
@@ -362,14 +348,8 @@ tasks:
 checkpoints: {{keep_last: 4}}
 labels: {{project: assistant}}
 """
-    base = segment(
-        "base",
-        "p5",
-        "on-demand",
-        (0, 9),
-        Layout(dp=32, tp=2, micro_batch=2, sequence_parallel=True),
-        tokens=100e9,
-    )
+    pair = Layout(dp=32, tp=2, micro_batch=2, sequence_parallel=True)
+    base = segment("base", "p5", "on-demand", (0, 9), pair, tokens=100e9)
     sft = segment(
         "sft", "p5", "on-demand", (9, 9.5), Layout(dp=8, tp=2, micro_batch=1, sequence_parallel=True), tokens=1.2e9,
         sequence_length=4096, sequences=128, interval_s=900.0,
@@ -402,25 +382,6 @@ BUILDERS = (
 )
 
 
-def solve_cases(folder: Path) -> None:
-    """Solve the cases that ship and write their plans."""
-    from trainplan.planning import plan as solve
-    from trainplan_models.base import TrainplanError
-    from trainplan_models.casefile import load_case
-    from trainplan_models.catalog import builtin
-
-    for path in sorted((folder.parents[2] / "cases").glob("*.yaml")):
-        try:
-            found = solve(load_case(path), builtin(), compare=False)
-        except TrainplanError as error:
-            sys.stdout.write(f"{path.stem}: {str(error).splitlines()[0]}\n")
-            continue
-        (folder / f"case-{path.stem}.plan.json").write_text(
-            found.model_dump_json(indent=1) + "\n", encoding="utf-8"
-        )
-        sys.stdout.write(f"{path.stem}: {len(found.segments)} segments\n")
-
-
 def main() -> None:
     """Write every plan beside this file."""
     folder = Path(__file__).parent
@@ -429,7 +390,7 @@ def main() -> None:
         (folder / f"{builder.__name__}.plan.json").write_text(text, encoding="utf-8")
     sys.stdout.write(f"{len(BUILDERS)} plans\n")
     if "--cases" in sys.argv[1:]:
-        solve_cases(folder)
+        runpy.run_path(str(folder / "solve_cases.py"), run_name="__main__")
 
 
 if __name__ == "__main__":
