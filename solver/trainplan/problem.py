@@ -185,9 +185,9 @@ class Recourse:
 
     weight: Draws
     """Probability of each scenario; they sum to 1."""
-    slower: dict[int, Draws]
+    time_factor: dict[int, Draws]
     """Option -> calendar days its work takes, over those planned."""
-    dearer: dict[int, Draws]
+    usd_factor: dict[int, Draws]
     """Option -> USD a day of it costs, over those planned."""
     wait_days: dict[int, Draws] = field(default_factory=dict)
     """Resource -> from the request for its nodes until they are there; absent is none."""

@@ -57,6 +57,7 @@ class _Try:
     expected_finish_s: float
     late_q_frac: float
     """By what part of the deadline the scenario that decides the wanted chance is late; negative when in time."""
+    finish_p90_s: float
     method: str = WITHOUT
 
 
@@ -131,6 +132,11 @@ class _Search:
 
     def simulated(self, margin_frac: float, plan: Plan, method: str = WITHOUT) -> _Try:
         """A plan with its chance."""
+        for known in self.tries:
+            if (known.plan.segments, known.plan.purchases) == (plan.segments, plan.purchases):
+                tried = replace(known, margin_frac=margin_frac, plan=plan, method=method)
+                self.tries.append(tried)
+                return tried
         case = self.make.assembly.case
         found = _simulate(self.make, plan, SEARCH_SEED)
         late = 0.0
@@ -138,7 +144,16 @@ class _Search:
             late = (
                 float(np.interp(case.reliability, *_levels(found.finish_quantiles_s))) / case.deadline_s - 1.0
             )
-        tried = _Try(margin_frac, plan, found.p_both, found.cost_mean_usd, found.finish_mean_s, late, method)
+        tried = _Try(
+            margin_frac,
+            plan,
+            found.p_both,
+            found.cost_mean_usd,
+            found.finish_mean_s,
+            late,
+            found.finish_quantiles_s["p90"],
+            method,
+        )
         self.tries.append(tried)
         return tried
 
@@ -248,8 +263,7 @@ class _Search:
     def _guess(self, first: _Try) -> float:
         """A margin to begin with: what the slow tenth of the scenarios is late by."""
         case = self.make.assembly.case
-        simulation = _simulate(self.make, first.plan, SEARCH_SEED)
-        late_s = simulation.finish_quantiles_s["p90"]
+        late_s = first.finish_p90_s
         if case.deadline_s is None or late_s <= case.deadline_s:
             return 0.1
         return min(0.5, 1.0 - case.deadline_s / late_s)

@@ -42,8 +42,8 @@ PRICE_WEIGHT = 0.25
 class _Turn:
     """What becomes of one option; arrays over scenarios."""
 
-    slower: Floats
-    dearer: Floats
+    time_factor: Floats
+    usd_factor: Floats
     instead_days: Floats | None = None
     instead_daily_usd: float = 0.0
 
@@ -83,8 +83,8 @@ def recourse_of(
 
     return Recourse(
         weight=tuple(float(p) for p in weight / weight.sum()),
-        slower={o: kept(turn.slower) for o, turn in turns.items()},
-        dearer={o: kept(turn.dearer) for o, turn in turns.items()},
+        time_factor={o: kept(turn.time_factor) for o, turn in turns.items()},
+        usd_factor={o: kept(turn.usd_factor) for o, turn in turns.items()},
         wait_days={r: kept(days) for r, days in waits.items()},
         instead={
             o: Instead(kept(turn.instead_days), turn.instead_daily_usd)
@@ -155,15 +155,15 @@ class _Turns:
         here = self._goodput(detail, many, lost=preemptible)
         useful_days = min(_useful_days(detail), option.work_days)
         fixed_days = option.work_days - useful_days
-        slower = (fixed_days + useful_days * stretch * planned.useful / here.useful) / option.work_days
-        dearer = self._dearer(number, detail, here.paid / planned.paid)
+        time_factor = (fixed_days + useful_days * stretch * planned.useful / here.useful) / option.work_days
+        usd_factor = self._dearer(number, detail, here.paid / planned.paid)
         usd = self._on_demand_usd(number, detail) if preemptible else None
         if usd is None:
-            return _Turn(slower, dearer)
+            return _Turn(time_factor, usd_factor)
         firm = self._goodput(detail, many, lost=False)
         delay_s = many.capacity_delay_s.get((detail.site.name, ON_DEMAND), 0.0 * self.ones)
         days = fixed_days + useful_days * stretch * planned.useful / firm.useful + delay_s / DAY_S
-        return _Turn(slower, dearer, days, usd)
+        return _Turn(time_factor, usd_factor, days, usd)
 
     def _speed(self, detail: Detail) -> Floats:
         """Real over predicted throughput."""
@@ -236,12 +236,12 @@ class _Turns:
         firm = [r for r in resources if (r.pool, r.mode) == (detail.site.name, ON_DEMAND)]
         if firm and min(firm[0].held_nodes) < option.nodes:
             return None
-        dearer = usd_per_h / max(detail.site.usd_per_node_h[detail.mode], 1e-9)
+        usd_factor = usd_per_h / max(detail.site.usd_per_node_h[detail.mode], 1e-9)
         held = 1.0 / max(detail.paid_frac, 1e-9)
         return sum(
             usd
             * (held if _by_node_hour(category, detail) else 1.0)
-            * (dearer if _by_price(category, detail) else 1.0)
+            * (usd_factor if _by_price(category, detail) else 1.0)
             for category, usd in option.daily
         )
 
@@ -285,7 +285,7 @@ def _columns(assembly: Assembly, turns: dict[int, _Turn]) -> list[Floats]:
     for o, turn in turns.items():
         detail = assembly.details[o]
         if detail is not None:
-            columns.setdefault((detail.work.task.name, detail.site.name, detail.mode), turn.slower)
+            columns.setdefault((detail.work.task.name, detail.site.name, detail.mode), turn.time_factor)
     return list(columns.values())
 
 
@@ -295,16 +295,16 @@ def _points(assembly: Assembly, turns: dict[int, _Turn], waits: dict[int, Floats
     shared = [column / np.sqrt(len(columns)) for column in columns]
     span_days = assembly.spec.windows[-1][1]
     shared += [days / span_days / np.sqrt(len(waits)) for days in waits.values()]
-    prices = {turn.dearer.tobytes(): turn.dearer for turn in turns.values()}
+    prices = {turn.usd_factor.tobytes(): turn.usd_factor for turn in turns.values()}
     shared += [PRICE_WEIGHT * column / np.sqrt(len(prices)) for column in prices.values()]
     varied = [column - column.mean() for column in shared if np.ptp(column) > 0.0]
-    return np.stack(varied, axis=1) if varied else np.zeros((len(next(iter(turns.values())).slower), 1))
+    return np.stack(varied, axis=1) if varied else np.zeros((len(next(iter(turns.values())).time_factor), 1))
 
 
 def _lateness(assembly: Assembly, turns: dict[int, _Turn]) -> Floats:
     """By scenario, how much longer work takes over all kinds of options."""
     columns = _columns(assembly, turns)
-    return np.mean(columns, axis=0) if columns else np.zeros(len(next(iter(turns.values())).slower))
+    return np.mean(columns, axis=0) if columns else np.zeros(len(next(iter(turns.values())).time_factor))
 
 
 def _few(points: Floats, lateness: Floats, count: int, chance_frac: float) -> tuple[Ints, Floats]:

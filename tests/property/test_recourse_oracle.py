@@ -33,8 +33,8 @@ def random_problem(seed: int) -> ProblemSpec:
 
     resources = tuple(Resource(name, name, name, (inf,)) for name in ("spot", "on-demand", "owned"))
     options: list[Option] = []
-    slower: dict[int, tuple[float, ...]] = {}
-    dearer: dict[int, tuple[float, ...]] = {}
+    time_factor: dict[int, tuple[float, ...]] = {}
+    usd_factor: dict[int, tuple[float, ...]] = {}
     instead: dict[int, Instead] = {}
     for task in range(count):
         for resource in pick.sample(range(3), 2):
@@ -43,7 +43,7 @@ def random_problem(seed: int) -> ProblemSpec:
             options.append(
                 Option(task, resource, 0, 1, days, pick.choice([0.0, 0.3]), daily, key=str(number))
             )
-            slower[number], dearer[number] = draws(0.8, 1.7), draws(0.8, 1.4)
+            time_factor[number], usd_factor[number] = draws(0.8, 1.7), draws(0.8, 1.4)
             if resource == 0:
                 instead[number] = Instead(draws(0.7 * days, 1.1 * days), round(pick.uniform(100.0, 250.0), 1))
     fastest = sum(min(o.work_days + o.setup_days for o in options if o.task == t) for t in range(count))
@@ -52,8 +52,8 @@ def random_problem(seed: int) -> ProblemSpec:
     weight = np.array([pick.uniform(0.5, 2.0) for _ in range(scenarios)])
     recourse = Recourse(
         weight=tuple((weight / weight.sum()).tolist()),
-        slower=slower,
-        dearer=dearer,
+        time_factor=time_factor,
+        usd_factor=usd_factor,
         wait_days={2: draws(0.0, 1.0)} if pick.random() < 0.5 else {},
         instead=instead,
         miss_frac=pick.choice([0.0, 0.3, 0.6]),
@@ -149,7 +149,10 @@ def _least(
             fixed = sum(recourse.wait_days[r][s] for r in waits if r in recourse.wait_days)
             for o in used:
                 option = spec.options[o]
-                days, usd = recourse.slower[o][s] * option.work_days, option.daily_usd * recourse.dearer[o][s]
+                days, usd = (
+                    recourse.time_factor[o][s] * option.work_days,
+                    option.daily_usd * recourse.usd_factor[o][s],
+                )
                 length["x", o] = days
                 fixed += option.setup_days
                 cost_in[s]["x", o] = usd * days

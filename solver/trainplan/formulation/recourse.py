@@ -117,7 +117,7 @@ def _length(ctx: Context, recourse: Recourse, task: int, window: int, s: int) ->
     """How long the stretch of a task in a window takes."""
     m, inputs, options = ctx.m, ctx.inputs, ctx.inputs.spec.options
     return sum(
-        _told(recourse.slower[o][s] * inputs.time(options[o].work_days)) * m.v_share[o, w]
+        _told(recourse.time_factor[o][s] * inputs.time(options[o].work_days)) * m.v_share[o, w]
         + _told(inputs.time(options[o].setup_days)) * m.e_begins[o, w]
         for o, w in m.uses_of_cell[task, window]
     )
@@ -125,7 +125,7 @@ def _length(ctx: Context, recourse: Recourse, task: int, window: int, s: int) ->
 
 def _gain(ctx: Context, recourse: Recourse, o: int, s: int) -> float:
     """Time that moving all of an option's work takes off, in solver units."""
-    days = recourse.slower[o][s] * ctx.inputs.spec.options[o].work_days - recourse.instead[o].days[s]
+    days = recourse.time_factor[o][s] * ctx.inputs.spec.options[o].work_days - recourse.instead[o].days[s]
     return _told(ctx.inputs.time(days))
 
 
@@ -205,7 +205,9 @@ def _add_node_time(ctx: Context, recourse: Recourse) -> None:
 
     def used(s: int) -> Any:
         own = sum(
-            part * _told(recourse.slower[o][s] * inputs.time(spec.options[o].work_days)) * m.v_share[o, w]
+            part
+            * _told(recourse.time_factor[o][s] * inputs.time(spec.options[o].work_days))
+            * m.v_share[o, w]
             + part * _told(inputs.time(spec.options[o].setup_days)) * m.e_begins[o, w]
             for o, part in taken
             for w in m.windows_of[o]
@@ -251,7 +253,10 @@ def _charge_use(ctx: Context, recourse: Recourse) -> None:
         begins = sum(m.e_begins[o, w] for w in m.windows_of[o])
         for_work = inputs.money(option.daily_usd * option.work_days)
         for_setup = inputs.money(option.daily_usd * option.setup_days)
-        more = [(d * n - 1.0, d - 1.0) for d, n in zip(recourse.dearer[o], recourse.slower[o], strict=True)]
+        more = [
+            (d * n - 1.0, d - 1.0)
+            for d, n in zip(recourse.usd_factor[o], recourse.time_factor[o], strict=True)
+        ]
         for s, (a, b) in enumerate(more):
             m.e_added[s] += _told(for_work * a) * share + _told(for_setup * b) * begins
         work, setup = (sum(p * row[k] for p, row in zip(recourse.weight, more, strict=True)) for k in (0, 1))
@@ -265,7 +270,7 @@ def _charge_moves(ctx: Context, recourse: Recourse) -> None:
         option, other = inputs.spec.options[o], recourse.instead[o]
         spot = [
             option.daily_usd * d * n * option.work_days
-            for d, n in zip(recourse.dearer[o], recourse.slower[o], strict=True)
+            for d, n in zip(recourse.usd_factor[o], recourse.time_factor[o], strict=True)
         ]
         amounts = [
             inputs.money(other.daily_usd * days - spared) * m.v_moved[o, s]
@@ -288,7 +293,7 @@ def _charge_overruns(ctx: Context, recourse: Recourse) -> None:
             spec.options[o].nodes
             / unit[r]
             * (
-                _told(recourse.slower[o][s] * inputs.time(spec.options[o].work_days)) * m.v_share[o, w]
+                _told(recourse.time_factor[o][s] * inputs.time(spec.options[o].work_days)) * m.v_share[o, w]
                 + _told(inputs.time(spec.options[o].setup_days)) * m.e_begins[o, w]
             )
             for o, w in used[r]
@@ -365,7 +370,7 @@ def _beyond(ctx: Context, recourse: Recourse) -> Callable[[float, int], float]:
         waits.setdefault(t, []).append(r)
 
     def beyond(upper: float, s: int) -> float:
-        stretch = max(1.0, *(recourse.slower[o][s] for o in m.RUN))
+        stretch = max(1.0, *(recourse.time_factor[o][s] for o in m.RUN))
         wait_days = sum(max(recourse.wait_days[r][s] for r in places) for places in waits.values())
         return float((stretch - 1.0) * upper + inputs.time(wait_days))
 
@@ -380,13 +385,15 @@ def _add_budget(ctx: Context, recourse: Recourse, beyond: list[float]) -> None:
     daily = inputs.money(daily_usd * inputs.days_per_unit)
     committed = [o for o in m.RUN if spec.options[o].resource in recourse.overrun_usd]
     for s in m.SCENARIOS:
-        dearer = max(1.0, *(recourse.dearer[o][s] * max(recourse.slower[o][s], 1.0) for o in m.RUN))
+        usd_factor = max(
+            1.0, *(recourse.usd_factor[o][s] * max(recourse.time_factor[o][s], 1.0) for o in m.RUN)
+        )
         overruns: dict[int, float] = {}
         for o in committed:
             option = spec.options[o]
-            days = recourse.slower[o][s] * option.work_days + option.setup_days * len(m.windows_of[o])
+            days = recourse.time_factor[o][s] * option.work_days + option.setup_days * len(m.windows_of[o])
             usd = recourse.overrun_usd[option.resource] * option.nodes * days
             overruns[option.task] = max(overruns.get(option.task, 0.0), usd)
-        most = (dearer - 1.0) * budget + daily * beyond[s] + inputs.money(sum(overruns.values()))
+        most = (usd_factor - 1.0) * budget + daily * beyond[s] + inputs.money(sum(overruns.values()))
         body = cost + m.e_added[s] - most * m.v_missed[s]
         ctx.limit("budget", body, budget, unit="USD", per_unit=inputs.usd_per_unit)
