@@ -17,6 +17,7 @@ from trainplan.decision import Decision as Decision
 from trainplan.decision import Outcome as Outcome
 from trainplan.decision import State as State
 from trainplan.decision import Use as Use
+from trainplan.fixing import merged, settled
 from trainplan.formulation import build
 from trainplan.formulation.context import Context, Limit
 from trainplan.formulation.goals import goals
@@ -250,19 +251,21 @@ class Solver:
         integers = np.flatnonzero(self.model.integer)
         if answer.x is None or not len(integers):
             return answer
-        values = np.round(answer.x[integers])
-        columns, lower, upper = _merged(changes, integers, values)
-        fixed = replace(
-            changes,
-            cost=cost,
-            offset=offset,
-            columns=columns,
-            col_lower=lower,
-            col_upper=upper,
-            options=changes.options | POLISH_OPTIONS,
-        )
-        polished = self.ask(fixed)
-        return polished if polished.x is not None else answer
+        for x in settled(self.ctx, self.compiled, answer.x):
+            columns, lower, upper = merged(changes, integers, np.round(x[integers]))
+            fixed = replace(
+                changes,
+                cost=cost,
+                offset=offset,
+                columns=columns,
+                col_lower=lower,
+                col_upper=upper,
+                options=changes.options | POLISH_OPTIONS,
+            )
+            polished = self.ask(fixed)
+            if polished.x is not None:
+                return polished
+        return answer
 
     def _second(self, changes: Request, best: Answer) -> Answer:
         if best.x is None or best.objective is None:
@@ -377,23 +380,6 @@ class Solver:
         for variable, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
             total += coefficient * self.compiled.value(x, variable.name)
         return total * self.inputs.usd_per_unit
-
-
-def _merged(changes: Request, columns: Array, values: Array) -> tuple[Array, Array, Array]:
-    """Bounds of ``changes`` with further columns fixed at ``values``."""
-    bounds: dict[int, tuple[float, float]] = {}
-    if changes.columns is not None and changes.col_lower is not None and changes.col_upper is not None:
-        bounds = {
-            int(c): (float(low), float(high))
-            for c, low, high in zip(changes.columns, changes.col_lower, changes.col_upper, strict=True)
-        }
-    bounds |= {int(c): (float(v), float(v)) for c, v in zip(columns, values, strict=True)}
-    order = sorted(bounds)
-    return (
-        np.array(order),
-        np.array([bounds[c][0] for c in order]),
-        np.array([bounds[c][1] for c in order]),
-    )
 
 
 def _key(limits: dict[str, float] | None) -> tuple[tuple[str, float], ...]:

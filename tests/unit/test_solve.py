@@ -332,3 +332,29 @@ def test_a_second_goal_cut_short_keeps_the_first() -> None:
             told.told = [first, first, answer(cut), answer(cut)]
             outcome = Solver(spec, told).solve()
             assert (outcome.state, outcome.decision) == (plain.state, plain.decision)
+
+
+def test_what_an_early_stop_left_unused_is_not_in_the_decision(session: Session) -> None:
+    """A task set up once more after its work is done, as a search that stopped early may leave it."""
+    two = in_windows(
+        one_task(
+            tasks=(TaskSpec("a"), TaskSpec("b", (0,))),
+            options=tuple(replace(one_task().options[0], task=t, work_days=5.0, key=str(t)) for t in (0, 1)),
+            programme_daily=usd(10.0),
+        ),
+        20.0,
+        40.0,
+    )
+    solver = Solver(two, session)
+    best = solver.solve().decision
+    assert best is not None and solver.x is not None
+    left = solver.x.copy()
+    assert left[solver.compiled.columns["v_used[0,1]"]] == pytest.approx(0.0, abs=1e-9)
+    for name in ("v_used[0,1]", "v_active[0,1]"):
+        left[solver.compiled.columns[name]] = 1.0
+    answer = Answer("time-limit", 1.0, None, 0, 0.0, left, (), "")
+    decision = solver.outcome_of(answer).decision
+    assert decision is not None
+    assert [use.option for use in decision.uses] == [0, 1]
+    assert decision.usd == pytest.approx(best.usd)
+    assert decision.finish_days == pytest.approx(best.finish_days)
