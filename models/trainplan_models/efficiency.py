@@ -43,6 +43,8 @@ class Hardware:
     half_message_bytes: float
     overlap_slowdown: float
     straggler_frac: float
+    power_exponent: float
+    """How the matmul rate goes with the power limit: 1/3 where voltage falls with the clock, 1 where it cannot."""
     watts_per_tflops: float
     """Power per peak rate at which the matmul rate was measured; parts with less run slower."""
     measured: bool = True
@@ -74,6 +76,8 @@ class Software:
     """Share of the forward matmuls that selective recompute repeats."""
     buckets_per_layer: float
     grad_sync_bytes: float
+    accumulate_bytes: float
+    """Memory traffic per parameter for adding the gradients of a micro-batch to those of the ones before."""
     expert_kernels: float
     """Kernels per local expert and layer, forward."""
     logits_bytes: float
@@ -217,11 +221,11 @@ def links_of(hardware: Hardware, accelerator: Accelerator, node: NodeType) -> Li
 
 
 def power_factor(hardware: Hardware, accelerator: Accelerator) -> float:
-    """Rate of a part against the measured ones by its power per peak rate: it goes with the cube root."""
+    """Rate of a part against the measured ones by its power per peak rate (``Hardware.power_exponent``)."""
     if not hardware.watts_per_tflops or not accelerator.tdp_w:
         return 1.0
     share = accelerator.tdp_w / (accelerator.bf16_flops / 1e12) / hardware.watts_per_tflops
-    return float(min(max(share, 0.2), 1.6) ** (1.0 / 3.0))
+    return float(min(max(share, 0.2), 1.6) ** hardware.power_exponent)
 
 
 def precision_on(wanted: str, accelerator: Accelerator) -> str | None:

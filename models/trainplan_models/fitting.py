@@ -1,14 +1,15 @@
 """Fits the efficiency parameters to measured throughput.
 
-The estimate is the maximum of a posterior: every parameter is held near its starting value by a weak prior, within
-its bounds, and the logarithm of predicted over measured throughput is judged by a loss that forgives outliers.
-Sources with many rows do not outvote the others.
+The estimate is the maximum of a posterior. A cell of the efficiency tables is its prior value, shifted by what its
+family shares and by a deviation of its own, all on the logistic scale between the bounds. Deviations are held near
+zero, so that rows of one generation inform its relatives, and what no row informs stays where its family is
+(partial pooling; Gelman and Hill 2007, chapter 12). The logarithm of predicted over measured throughput is judged
+by a loss that forgives outliers, and sources with many rows do not outvote the others.
 """
 
 from __future__ import annotations
 
 import csv
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,132 +18,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainplan_models.efficiency import Hardware, Software, bounds, hardware_rows, software_rows
-from trainplan_models.layout import LayoutGrid, join
-from trainplan_models.measurements import Reading
-from trainplan_models.prediction import Candidates, predict
-from trainplan_models.step_time import step_time
-from trainplan_models.workload import TrainSetup
+from trainplan_models.efficiency import bounds, hardware_rows, software_rows
+from trainplan_models.fitting_rows import Observations, State, log_ratios, observe
+from trainplan_models.prediction import Candidates
+
+__all__ = ["Fitted", "Pool", "State", "fit", "pools_from", "save", "start"]
 
 Floats = NDArray[np.float64]
 
-HARDWARE = [
-    "matmul_frac",
-    "fp8_frac",
-    "fp4_frac",
-    "tail_elements",
-    "attention_frac",
-    "attention_half_tokens",
-    "memory_frac",
-    "gap_s",
-    "host_s",
-    "scaleup_frac",
-    "scaleup_latency_s",
-    "scaleout_frac",
-    "scaleout_latency_s",
-    "half_message_bytes",
-    "overlap_slowdown",
-    "straggler_frac",
-]
-SOFTWARE = [
-    "compute_factor",
-    "attention_factor",
-    "moe_factor",
-    "elementwise_factor",
-    "launch_factor",
-    "tp_overlap",
-    "dp_overlap",
-    "cp_overlap",
-    "ep_overlap",
-    "pp_overlap",
-    "expert_kernels",
-]
-FEW_ROWS = 25
-"""Generations with fewer rows than this have only their rates and links fitted."""
-FEW_PARAMETERS = {
-    "matmul_frac",
-    "fp8_frac",
-    "attention_frac",
-    "scaleout_frac",
-    "compute_factor",
-    "straggler_frac",
-}
-NEEDS = {
-    "fp8_frac": "fp8",
-    "fp4_frac": "fp4",
-    "cast_factor": "fp8",
-    "moe_factor": "moe",
-    "ep_overlap": "moe",
-    "expert_kernels": "moe",
-    "tp_overlap": "tp",
-    "cp_overlap": "cp",
-    "pp_overlap": "pp",
-    "stall_frac": "pp",
-}
-"""What rows must have for a parameter to show in them."""
 ERROR_SCALE = 0.06
 """Relative error taken as one unit of misfit."""
-PRIOR_SCALE = {"hardware": 0.8, "software": 0.8}
-"""Standard deviation of the prior on the logistic scale between the bounds."""
 EDGE = 0.005
 DIFFERENCE = 0.05
 """Step of the numerical derivatives on the logistic scale."""
+VISIBLE = 1e-3
+"""Change of a log ratio per unit of a shift from which on the row is said to depend on it."""
+ENOUGH = 2e-3
+"""Relative gain below which a fit is done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One number that is fitted."""
+class Pool:
+    """How one parameter is shared between the generations of a table."""
 
     table: str
-    owner: str
-    name: str
-
-    @property
-    def low(self) -> float:
-        """Lower bound."""
-        return bounds()[self.name][0]
-
-    @property
-    def high(self) -> float:
-        """Upper bound."""
-        return bounds()[self.name][1]
+    parameter: str
+    families: frozenset[str]
+    """Families in which it is fitted; in all when empty."""
+    shared_scale: float
+    """Standard deviation, on the logistic scale, of what a family shares; 0: kept at the prior."""
+    own_scale: float
+    """The same of the deviation of one generation from its family; 0: none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observations:
-    """Measured rows that share everything but the layout, with their layouts fixed."""
-
-    reading: Reading
-    """Any of the rows, for what they share."""
-    setup: TrainSetup
-    """With arrays for sizes that differ from row to row."""
-    rowwise: bool
-    grid: LayoutGrid
-    measured: Floats
-    weight: Floats
-
-
-@dataclass(slots=True)
-class State:
-    """The parameter tables while they are fitted."""
-
-    hardware: dict[str, Hardware]
-    software: dict[str, Software]
-
-    def get(self, parameter: Parameter) -> float:
-        """The value of a parameter."""
-        rows: dict[str, Hardware] | dict[str, Software] = (
-            self.hardware if parameter.table == "hardware" else self.software
+def pools_from(rows: Sequence[dict[str, str]]) -> list[Pool]:
+    """Pools from rows with the columns table, parameter, families (blank-separated), shared_scale and own_scale."""
+    return [
+        Pool(
+            row["table"],
+            row["parameter"],
+            frozenset(row["families"].split()),
+            float(row["shared_scale"]),
+            float(row["own_scale"]),
         )
-        return float(getattr(rows[parameter.owner], parameter.name))
-
-    def put(self, parameter: Parameter, value: float) -> None:
-        """Change one parameter."""
-        change: dict[str, Any] = {parameter.name: value}
-        if parameter.table == "hardware":
-            self.hardware[parameter.owner] = replace(self.hardware[parameter.owner], **change)
-        else:
-            self.software[parameter.owner] = replace(self.software[parameter.owner], **change)
+        for row in rows
+    ]
 
 
 def start() -> State:
@@ -150,228 +70,231 @@ def start() -> State:
     return State(dict(hardware_rows()), dict(software_rows()))
 
 
-def observe(found: Sequence[Candidates], state: State) -> list[Observations]:
-    """Fix the layout of every row at the one the present parameters choose, and weigh the sources."""
-    classes = [
-        tuple(item.reading.labels[key] for key in ("source", "generation", "precision", "model"))
-        for item in found
-    ]
-    count = Counter(classes)
-    groups: dict[tuple[object, ...], list[tuple[Reading, LayoutGrid, float]]] = {}
-    for item, key in zip(found, classes, strict=True):
-        reading = item.reading
-        labels = reading.labels
-        guess = predict(
-            item, hardware=state.hardware[labels["generation"]], software=state.software[labels["software"]]
-        )
-        layout = item.grid.take(np.array([guess.index]))
-        groups.setdefault(_alike(reading), []).append((reading, layout, count[key] ** -0.25))
-    return [_together(members) for members in groups.values()]
-
-
-VARYING_SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_positions")
-VARYING_SETUP = ("sequence_length", "global_batch_sequences")
-
-
-def _alike(reading: Reading) -> tuple[object, ...]:
-    """What rows must share to be evaluated together: everything but sizes of dense models."""
-    setup = reading.setup
-    if setup.shape.is_moe or setup.shape.sliding_window or setup.document_tokens:
-        return setup, reading.accelerator, reading.node
-    ones: dict[str, Any] = dict.fromkeys(VARYING_SHAPE[:-1], 1)
-    shape = replace(setup.shape, name="", max_positions=0, **ones)
-    alike = replace(setup, shape=shape, sequence_length=1, global_batch_sequences=1)
-    links = (reading.node.nic_bytes_per_s, reading.node.scaleup_devices)
-    return alike, reading.accelerator, links, setup.shape.max_positions > 0
-
-
-def _together(members: Sequence[tuple[Reading, LayoutGrid, float]]) -> Observations:
-    readings = [reading for reading, _, _ in members]
-    first = readings[0]
-    setups = [reading.setup for reading in readings]
-    rowwise = any(setup != first.setup for setup in setups)
-    setup = first.setup
-    if rowwise:
-        sizes: dict[str, Any] = {
-            name: np.array([getattr(s.shape, name) for s in setups], dtype=float) for name in VARYING_SHAPE
-        }
-        sizes["max_positions"] = first.setup.shape.max_positions
-        other: dict[str, Any] = {
-            name: np.array([getattr(s, name) for s in setups], dtype=float) for name in VARYING_SETUP
-        }
-        setup = replace(setup, shape=replace(setup.shape, **sizes), **other)
-    return Observations(
-        first,
-        setup,
-        rowwise,
-        join([layout for _, layout, _ in members]),
-        np.array([float(reading.measured or 1.0) for reading in readings]),
-        np.array([weight for _, _, weight in members]),
-    )
-
-
-def log_ratios(observations: Observations, state: State) -> Floats:
-    """Logarithms of predicted over measured throughput."""
-    reading, grid = observations.reading, observations.grid
-    time = step_time(
-        observations.setup,
-        reading.accelerator,
-        reading.node,
-        grid,
-        hardware=state.hardware[reading.labels["generation"]],
-        software=state.software[reading.labels["software"]],
-        rowwise=observations.rowwise,
-    )
-    return np.log(time.tokens_per_s / grid.accelerators / observations.measured)
-
-
-def parameters_of(observations: Sequence[Observations], state: State, frozen: set[str]) -> list[Parameter]:
-    """The parameters that these rows can say something about."""
-    count: Counter[str] = Counter()
-    seen: dict[str, set[str]] = {}
-    owners: dict[str, set[str]] = {"hardware": set(), "software": set()}
-    for item in observations:
-        labels = item.reading.labels
-        for table, owner in (("hardware", labels["generation"]), ("software", labels["software"])):
-            count[owner] += len(item.grid)
-            owners[table].add(owner)
-            features = {name for name in ("tp", "pp", "cp") if (getattr(item.grid, name) > 1).any()}
-            seen.setdefault(owner, set()).update((labels["precision"], labels["model"]), features)
-    chosen = []
-    for table, names in (("hardware", HARDWARE), ("software", SOFTWARE)):
-        limit = FEW_ROWS if table == "hardware" else FEW_ROWS // 3
-        for owner in sorted(owners[table]):
-            for name in names:
-                parameter = Parameter(table, owner, name)
-                fixed = f"{owner}.{name}" in frozen or name in frozen
-                idle = name == "launch_factor" and state.get(parameter) == 0.0
-                enough = count[owner] >= limit or name in FEW_PARAMETERS
-                if enough and not fixed and not idle and NEEDS.get(name, "") in {"", *seen[owner]}:
-                    chosen.append(parameter)
-    return chosen
-
-
-def _to_free(value: float, p: Parameter) -> float:
-    share = min(max((value - p.low) / (p.high - p.low), EDGE), 1.0 - EDGE)
+def to_free(value: float, name: str) -> float:
+    """A parameter on the logistic scale between its bounds."""
+    low, high = bounds()[name]
+    share = min(max((value - low) / (high - low), EDGE), 1.0 - EDGE)
     return float(np.log(share / (1.0 - share)))
 
 
-def _from_free(free: float, p: Parameter) -> float:
-    return p.low + (p.high - p.low) / (1.0 + float(np.exp(-free)))
+def from_free(free: float, name: str) -> float:
+    """The inverse of :func:`to_free`."""
+    low, high = bounds()[name]
+    return low + (high - low) / (1.0 + float(np.exp(-free)))
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One number that is fitted: by how much the cells of its owners move together."""
+
+    table: str
+    parameter: str
+    owners: frozenset[str]
+    scale: float
+
+
+def shifts_of(centre: State, pools: Sequence[Pool], families: dict[str, str]) -> list[Shift]:
+    """All shared and own shifts. Cells at 0 do not exist on the hardware or in the software, and stay."""
+    found: list[Shift] = []
+    for pool in pools:
+        rows: dict[str, Any] = centre.hardware if pool.table == "hardware" else dict(centre.software)
+        owners = [owner for owner, row in rows.items() if getattr(row, pool.parameter) != 0.0]
+        members: dict[str, set[str]] = {}
+        for owner in owners:
+            family = families.get(owner, owner)
+            if family in pool.families or not pool.families:
+                members.setdefault(family, set()).add(owner)
+        for kin in members.values():
+            if pool.shared_scale:
+                found.append(Shift(pool.table, pool.parameter, frozenset(kin), pool.shared_scale))
+            if pool.own_scale and (len(kin) > 1 or not pool.shared_scale):
+                found += [
+                    Shift(pool.table, pool.parameter, frozenset({owner}), pool.own_scale)
+                    for owner in sorted(kin)
+                ]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A least-squares problem over rows, with a column for every shift."""
+
+    observations: list[Observations]
+    centre: State
+    """The prior."""
+    shifts: list[Shift]
+    weight: Floats
+    scale: Floats
+
+    def state(self, free: Floats) -> State:
+        """The tables with all shifts applied."""
+        moved: dict[tuple[str, str, str], float] = {}
+        for shift, value in zip(self.shifts, free, strict=True):
+            for owner in shift.owners if value else ():
+                key = (shift.table, owner, shift.parameter)
+                moved[key] = moved.get(key, 0.0) + float(value)
+        return _moved(self.centre, moved)
+
+    def errors(self, state: State) -> Floats:
+        """Log ratios in the order of the rows."""
+        out = np.zeros(len(self.weight))
+        for item in self.observations:
+            out[item.rows] = log_ratios(item, state)
+        return out
+
+    def cost(self, errors: Floats, free: Floats) -> float:
+        """Minus the log posterior, doubled."""
+        misfit = np.log1p((errors * self.weight) ** 2 / 4.0) * 2.0
+        return float(misfit.sum() + ((free / self.scale) ** 2).sum())
+
+    def jacobian(self, state: State, errors: Floats) -> Floats:
+        """Derivatives of the log ratios: every cell of a parameter moves at once, as each row sees one of them."""
+        names = sorted({(shift.table, shift.parameter) for shift in self.shifts})
+        slope: dict[tuple[str, str], Floats] = {}
+        for table, name in names:
+            rows: dict[str, Any] = dict(state.hardware) if table == "hardware" else dict(state.software)
+            step = {(table, owner, name): DIFFERENCE for owner in rows if getattr(rows[owner], name) != 0.0}
+            slope[table, name] = (self.errors(_moved(state, step)) - errors) / DIFFERENCE
+        owner_of = {"hardware": self._owners("generation"), "software": self._owners("software")}
+        columns = [
+            slope[s.table, s.parameter] * np.isin(owner_of[s.table], sorted(s.owners)) for s in self.shifts
+        ]
+        return np.stack(columns, axis=1)
+
+    def _owners(self, label: str) -> NDArray[np.str_]:
+        names = np.empty(len(self.weight), dtype=object)
+        for item in self.observations:
+            names[item.rows] = item.reading.labels[label]
+        return names.astype(str)
+
+
+def _moved(state: State, steps: dict[tuple[str, str, str], float]) -> State:
+    """The tables with cells moved on the logistic scale."""
+    changes: dict[tuple[str, str], dict[str, Any]] = {}
+    for (table, owner, name), step in steps.items():
+        rows: dict[str, Any] = dict(state.hardware) if table == "hardware" else dict(state.software)
+        value = from_free(to_free(getattr(rows[owner], name), name) + step, name)
+        changes.setdefault((table, owner), {})[name] = value
+    out = state.copy()
+    for (table, owner), change in changes.items():
+        if table == "hardware":
+            out.hardware[owner] = replace(out.hardware[owner], **change)
+        else:
+            out.software[owner] = replace(out.software[owner], **change)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fit, and what it takes to repeat it without some of its rows."""
+
+    state: State
+    problem: Problem
+    free: Floats
+    jacobian: Floats
+
+    @property
+    def informed(self) -> int:
+        """Shifts that some row depends on."""
+        return int((np.abs(self.jacobian).max(axis=0) > VISIBLE).sum())
+
+    @property
+    def effective(self) -> float:
+        """Numbers that the rows decide rather than the priors: the trace of the hat matrix."""
+        robust = _robust(self.problem.weight, self.problem.errors(self.state))
+        data = self.jacobian.T @ (self.jacobian * robust[:, None])
+        return float(np.trace(np.linalg.solve(data + np.diag(self.problem.scale**-2.0), data)))
+
+    def without(self, left_out: NDArray[np.bool_], iterations: int = 10) -> State:
+        """The fit from the prior to the other rows, descending along the derivatives of the whole fit.
+
+        What is minimised is evaluated in full at each step; only the direction is taken from here.
+        """
+        problem = replace(self.problem, weight=np.where(left_out, 0.0, self.problem.weight))
+        free, _ = _descend(problem, np.zeros(len(self.free)), iterations, self.jacobian)
+        return problem.state(free)
 
 
 def fit(
     found: Sequence[Candidates],
     *,
-    state: State | None = None,
-    frozen: set[str] | None = None,
+    prior: State,
+    pools: Sequence[Pool],
+    families: dict[str, str],
+    begin: State | None = None,
     rounds: int = 2,
     iterations: int = 8,
     report: Callable[[str], None] | None = None,
-) -> State:
-    """Fit all parameters the rows inform, in ``rounds`` with the open layout cells chosen anew in each.
+) -> Fitted:
+    """Fit all shifts, in ``rounds`` (at least one) with the open layout cells chosen anew in each.
 
-    ``frozen`` names parameters (``overlap_slowdown`` or ``hopper.host_s``) that keep their value.
+    ``begin`` only chooses the open layout cells of the first round; the fit itself starts from ``prior``.
     """
-    state = state or start()
-    centre = State(dict(state.hardware), dict(state.software))
+    state = begin or prior
+    shifts = shifts_of(prior, pools, families)
+    scale = np.array([shift.scale for shift in shifts])
+    free = np.zeros(len(shifts))
     for number in range(rounds):
         observations = observe(found, state)
-        chosen = parameters_of(observations, state, frozen or set())
-        _descend(observations, chosen, state, centre, iterations)
+        weight = np.zeros(len(found))
+        for item in observations:
+            weight[item.rows] = item.weight / ERROR_SCALE
+        problem = Problem(observations, prior, shifts, weight, scale)
+        free, jacobian = _descend(problem, free, iterations)
+        state = problem.state(free)
+        fitted = Fitted(state, problem, free, jacobian)
         if report:
-            errors = np.concatenate([log_ratios(item, state) for item in observations])
+            middle = np.median(np.abs(np.expm1(problem.errors(state))))
             report(
-                f"round {number + 1}: {len(chosen)} parameters, median {np.median(np.abs(np.expm1(errors))):.3f}"
+                f"round {number + 1}: {fitted.informed} parameters held by priors, worth "
+                f"{fitted.effective:.0f} free ones; median error {middle:.3f}"
             )
-    return state
+    return fitted
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """A least-squares problem over the rows, with the rows each parameter touches."""
-
-    observations: Sequence[Observations]
-    parameters: list[Parameter]
-    state: State
-    slices: list[slice]
-    weight: Floats
-    middle: Floats
-    scale: Floats
-
-    def errors(self) -> Floats:
-        return np.concatenate([log_ratios(item, self.state) for item in self.observations])
-
-    def put(self, free: Floats) -> None:
-        for parameter, value in zip(self.parameters, free, strict=True):
-            self.state.put(parameter, _from_free(float(value), parameter))
-
-    def cost(self, errors: Floats, free: Floats) -> float:
-        misfit = np.log1p((errors * self.weight) ** 2 / 4.0) * 2.0
-        return float(misfit.sum() + (((free - self.middle) / self.scale) ** 2).sum())
-
-    def jacobian(self, errors: Floats, free: Floats) -> Floats:
-        out = np.zeros((len(errors), len(self.parameters)))
-        for column, parameter in enumerate(self.parameters):
-            kept = self.state.get(parameter)
-            self.state.put(parameter, _from_free(float(free[column]) + DIFFERENCE, parameter))
-            for item, rows in zip(self.observations, self.slices, strict=True):
-                labels = item.reading.labels
-                if parameter.owner in (labels["generation"], labels["software"]):
-                    out[rows, column] = (log_ratios(item, self.state) - errors[rows]) / DIFFERENCE
-            self.state.put(parameter, kept)
-        return out
+def _robust(weight: Floats, errors: Floats) -> Floats:
+    """Cauchy weights."""
+    return np.asarray(weight**2 / (1.0 + (errors * weight) ** 2 / 4.0))
 
 
 def _descend(
-    observations: Sequence[Observations],
-    chosen: list[Parameter],
-    state: State,
-    centre: State,
-    iterations: int,
-) -> None:
-    """Levenberg-Marquardt with Cauchy weights renewed at each step."""
-    ends = np.cumsum([len(item.grid) for item in observations])
-    problem = _Problem(
-        observations,
-        chosen,
-        state,
-        [slice(int(end) - len(item.grid), int(end)) for item, end in zip(observations, ends, strict=True)],
-        np.concatenate([item.weight for item in observations]) / ERROR_SCALE,
-        np.array([_to_free(centre.get(p), p) for p in chosen]),
-        np.array([PRIOR_SCALE[p.table] for p in chosen]),
-    )
-    free = np.array([_to_free(state.get(p), p) for p in chosen])
-    problem.put(free)
-    errors = problem.errors()
+    problem: Problem, free: Floats, iterations: int, fixed: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Levenberg-Marquardt with Cauchy weights renewed at each step; the shifts and the last derivatives.
+
+    With ``fixed`` the derivatives are not computed anew.
+    """
+    state = problem.state(free)
+    errors = problem.errors(state)
     best, damping = problem.cost(errors, free), 1e-2
+    jacobian = problem.jacobian(state, errors) if fixed is None else fixed
     for _ in range(iterations):
-        jacobian = problem.jacobian(errors, free)
-        robust = problem.weight**2 / (1.0 + (errors * problem.weight) ** 2 / 4.0)
+        robust = _robust(problem.weight, errors)
         normal = jacobian.T @ (jacobian * robust[:, None]) + np.diag(problem.scale**-2.0)
-        gradient = jacobian.T @ (robust * errors) + (free - problem.middle) / problem.scale**2
+        gradient = jacobian.T @ (robust * errors) + free / problem.scale**2
         for _ in range(5):
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), gradient)
             trial: Floats = np.asarray(free - np.clip(step, -1.0, 1.0), dtype=np.float64)
-            problem.put(trial)
-            moved = problem.errors()
+            moved = problem.errors(problem.state(trial))
             now = problem.cost(moved, trial)
             if now < best:
                 break
             damping *= 4.0
         else:
-            problem.put(free)
-            return
+            break
         gain, free, errors, best, damping = best - now, trial, moved, now, damping / 3.0
-        if gain < 1e-3 * best:
-            return
+        if gain < ENOUGH * best:
+            break
+        if fixed is None:
+            jacobian = problem.jacobian(problem.state(free), errors)
+    return free, jacobian
 
 
 def save(state: State, directory: Path, owners: set[str]) -> None:
     """Write the rows of ``owners`` back to ``efficiency.csv`` and ``efficiency_software.csv`` of a catalogue.
 
     Args:
-        owners: generations of accelerators and software that were fitted; other rows stay as they are.
+        owners: generations of accelerators and software to write; other rows stay as they are.
     """
     for name, key, rows in (
         ("efficiency.csv", "generation", state.hardware),

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from trainplan_models.collectives import Links, all_reduce_s, all_to_all_s, gather_s
 from trainplan_models.efficiency import Hardware, Software
 from trainplan_models.layout import LayoutGrid
-from trainplan_models.workload import ModelShape, TrainSetup, attended_tokens, family_of, mlp_params
+from trainplan_models.workload import (
+    ModelShape,
+    TrainSetup,
+    attended_tokens,
+    attention_params,
+    family_of,
+    mlp_params,
+)
 
 Floats = NDArray[np.float64]
 
@@ -190,6 +197,9 @@ def elementwise_bytes(setup: TrainSetup, at: Inner, moe: bool) -> Floats:
         routed = at.tokens / np.where(at.ep > 1, at.spread, 1.0) * shape.experts_per_token
         wide = routed * shape.routed_ffn + at.tokens * shape.shared_ffn / at.tp
         moved = wide * gate * 2.0 + routed * shape.hidden * 2.0 * 6.0
+        # Grouped matmuls leave biases to passes of their own.
+        biased = routed * ((gate - 1.0) * shape.routed_ffn + shape.hidden)
+        moved = moved + biased * 2.0 * 2.0 * family_of(shape.family).expert_bias
     else:
         moved = at.tokens * shape.ffn / at.tp * gate * 2.0
     return residual + heads + moved
@@ -210,6 +220,21 @@ def cast_bytes(setup: TrainSetup, at: Inner, moe: bool) -> Floats:
     else:
         inputs = inputs + at.tokens * shape.ffn / at.tp
     return 3.0 * inputs
+
+
+def accumulate_bytes(setup: TrainSetup, at: Inner, software: Software, moe: bool) -> Floats:
+    """Memory traffic of adding one layer's weight gradients to those of earlier micro-batches."""
+    shape = setup.shape
+    if setup.lora is not None:
+        return 0.0 * at.tokens
+    weights = attention_params(shape) / at.tp
+    if moe:
+        split = np.where(at.ep > 1, at.ep, at.tp)
+        weights = weights + mlp_params(shape, shape.routed_ffn) * shape.experts / split
+        weights = weights + mlp_params(shape, shape.shared_ffn) / at.tp
+    else:
+        weights = weights + mlp_params(shape, shape.ffn) / at.tp
+    return weights * software.accumulate_bytes
 
 
 def _tensor_s(setup: TrainSetup, at: Inner, links: Links, software: Software) -> Floats:
@@ -270,7 +295,7 @@ def layer_pass(
         data_grad + slow * mlp[1] + needs_weights * (weight_grad + slow * mlp[2]) + core * ATTENTION_BACKWARD
     )
     ahead = Pass(compute, moved, _launch_s(kernels, compute + moved + tp + ep, chip, software), tp, cp, ep)
-    twice = moved * 2.0
+    twice = moved * 2.0 + accumulate_bytes(setup, at, software, moe) / chip.memory_bytes_per_s
     back = Pass(
         backward,
         twice,

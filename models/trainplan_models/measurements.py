@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trainplan_models.base import InputError, Problem
 from trainplan_models.catalog.records import Accelerator, NodeType
+from trainplan_models.efficiency import precision_on
 from trainplan_models.measurement_cells import (
     Known,
     NotJudged,
@@ -25,6 +26,7 @@ from trainplan_models.measurement_cells import (
     node_of,
     number,
     port_bytes_per_s,
+    table,
     typical_shape,
 )
 from trainplan_models.workload import Adapter, ModelShape, TrainSetup, flops_per_token, total_params
@@ -149,15 +151,25 @@ def _zero(row: Row, framework: str) -> tuple[int | None, int, bool]:
     return stage, size, "offload" in text
 
 
+def _benchmark_round(row: Row) -> Row | None:
+    """What is public about the submissions to a round of an audited benchmark; its tables leave those cells empty."""
+    source, maker = row.get("source_group", ""), row.get("accelerator", "")
+    return next(
+        (
+            item
+            for item in table("benchmark_rounds.csv")
+            if re.match(item["rows"], source) and re.search(item["accelerators"], maker)
+        ),
+        None,
+    )
+
+
 def _software(row: Row) -> dict[str, str]:
     text = f"{row.get('framework', '')} {row.get('status_note', '')}"
     if "Megatron-DeepSpeed" in text and "vTrain" not in text and _precision(row) == "bf16":
         text = text.replace("Megatron-DeepSpeed", "Megatron-DeepSpeed BF16")
-    if row.get("source_group", "").startswith("mlperf"):
-        maker = row.get("accelerator", "")
-        year = "23" if row["source_group"] in ("mlperf-v3.0", "mlperf-v3.1") else "24"
-        text = "maxtext" if re.search("(?i)tpu", maker) else f"MLPERF-NVIDIA-{year}"
-        text = "Gaudi" if "audi" in maker else text
+    if round_of := _benchmark_round(row):
+        text = round_of["framework"]
     match = first_match("software_labels.csv", text)
     if match is None:
         raise NotJudged(f"framework {row.get('framework', '')!r} is not known")
@@ -344,8 +356,9 @@ def _finetune(row: Row, task: str) -> bool:
 
 def _default_precision(row: Row, accelerator: Accelerator) -> str:
     """What is trained in where the table does not say."""
-    audited = row.get("source_group", "").startswith("mlperf") and accelerator.vendor == "NVIDIA"
-    return "fp8" if audited and accelerator.fp8_flops and row.get("year", "") >= "2023" else "bf16"
+    round_of = _benchmark_round(row)
+    precision = round_of["precision"] if round_of else "bf16"
+    return precision_on(precision, accelerator) or "bf16"
 
 
 def _lora(task: str) -> Adapter | None:

@@ -22,8 +22,8 @@ CLASSES = (
     ("model",),
 )
 """Classes from narrow to wide."""
-FEWEST = 8
-"""Measured rows a class needs to stand for itself."""
+FEWEST, FEWEST_SOURCES = 8, 2
+"""Measured rows, and sources they come from, that a class needs to stand for itself."""
 UNMEASURED_SPREAD = 1.5
 """How much wider the distribution is, on the logarithmic scale, where the generation was never measured."""
 
@@ -105,7 +105,9 @@ def measure(judged: Sequence[tuple[Mapping[str, str], float]]) -> dict[str, Resi
         counts: dict[str, int] = {}
         for source, _ in pairs:
             counts[source] = counts.get(source, 0) + 1
-        weights = np.array([counts[source] ** -0.5 for source, _ in pairs])
+        if len(counts) < FEWEST_SOURCES:
+            continue
+        weights = np.array([1.0 / counts[source] for source, _ in pairs])
         order = np.argsort(ratios)
         below = np.cumsum(weights[order]) - 0.5 * weights[order]
         p10, p50, p90 = np.interp([0.1, 0.5, 0.9], below / weights.sum(), ratios[order])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trainplan_models.efficiency import hardware_rows, software_rows
-from trainplan_models.fitting import State
+from trainplan_models.fitting_rows import State
 from trainplan_models.measurement_cells import number
 from trainplan_models.measurements import Known, Reading, Unread, read
 from trainplan_models.prediction import Candidates, Prediction, candidates, predict
@@ -151,7 +151,7 @@ def sweep_of(reading: Reading, row: Mapping[str, str]) -> str:
     setup, note = reading.setup, row.get("status_note", "").split(";")[0]
     kernel = note if note.startswith("kernel") else ""
     parts = (
-        reading.labels["source"], setup.shape.layers, setup.shape.hidden, setup.sequence_length,
+        reading.labels["source"], setup.shape.layers, setup.shape.hidden, setup.shape.heads, setup.sequence_length,
         setup.global_batch_sequences, reading.nodes * reading.node.accelerators, setup.precision, setup.software,
         reading.labels["task"], reading.labels["framework"], reading.accelerator.name, kernel,
     )  # fmt: skip

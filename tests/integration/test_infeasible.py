@@ -139,7 +139,7 @@ CASES = {
     "deadline": clash(ONE_TASK, ("deadline=3 days",), {"deadline", MAX}, {"deadline", MAX}),
     "budget": clash(ONE_TASK, ("budget=20k USD",), {"budget"}, {"budget"}),
     "deadline and budget": clash(
-        ONE_TASK, ("deadline=8 days", "budget=45k USD"), {"deadline", "budget"}, {"deadline", "budget"}
+        ONE_TASK, ("deadline=5 days", "budget=39k USD"), {"deadline", "budget"}, {"deadline", "budget"}
     ),
     "due date": clash(TWO_TASKS, (), {"tasks.tune.due", MAX}, {"tasks.tune.due", MAX}),
     "nodes side by side": clash(SIDE_BY_SIDE, (), {"deadline", MAX}, {"deadline", MAX}),

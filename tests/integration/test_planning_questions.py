@@ -287,7 +287,7 @@ def test_a_disk_that_is_too_small_for_the_checkpoints_is_found_before_the_first_
 
 def test_a_block_of_fifteen_days_is_sold_as_twenty_one() -> None:
     # Days up to 14, then weeks: AWS EC2 User Guide, Capacity Blocks for ML, 2025.
-    case = text("llama-2-70b", "49B", 4096, 512, "H100-SXM", 4).split("resources:")[0] + (
+    case = text("llama-2-70b", "53B", 4096, 512, "H100-SXM", 4).split("resources:")[0] + (
         "resources: {accelerators: [H100-SXM], clouds: [aws], billing: [capacity-block],"
         " node_counts: [4 nodes], max_nodes: 4}"
     )

@@ -7,9 +7,10 @@ import pytest
 from tests.unit.training_setups import grid, machine, setup
 
 from trainplan_models import catalog
+from trainplan_models.efficiency import hardware_of, software_of
 from trainplan_models.plan import Layout
 from trainplan_models.step_time import StepTime, step_time
-from trainplan_models.workload import Adapter, TrainSetup
+from trainplan_models.workload import Adapter, TrainSetup, attention_params, mlp_params
 
 PARTS = [
     name for name in StepTime.__slots__ if name.endswith("_s") and name not in ("step_s", "tokens_per_s")
@@ -116,3 +117,23 @@ def test_every_chip_of_the_catalogue_has_a_step_time(name: str) -> None:
     found = time(setup(batch=64), Layout(dp=8), chip=name)
     assert np.isfinite(found.step_s).all()
     assert 0.02 < float(found.mfu_frac[0]) < 0.95
+
+
+def test_adding_gradients_costs_traffic_for_every_micro_batch() -> None:
+    task = setup()
+    chip, node = machine()
+    layouts = grid(Layout(dp=8, tp=1, micro_batch=1), Layout(dp=8, tp=1, micro_batch=4), Layout(dp=4, tp=2))
+    software = software_of("megatron")
+    none = step_time(task, chip, node, layouts, software=replace(software, accumulate_bytes=0.0))
+    some = step_time(task, chip, node, layouts, software=replace(software, accumulate_bytes=8.0))
+    more = some.memory_bound_s - none.memory_bound_s
+    micro_batches = np.array([64, 16, 128])
+    layer = task.shape.layers * (attention_params(task.shape) + mlp_params(task.shape, task.shape.ffn))
+    rate = chip.memory_bytes_per_s * hardware_of(chip.generation).memory_frac
+    assert more == pytest.approx(8.0 * layer / np.array([1, 1, 2]) * micro_batches / rate, rel=1e-6)
+    adapters = replace(task, lora=Adapter(rank=16))
+    frozen = [
+        step_time(adapters, chip, node, layouts, software=replace(software, accumulate_bytes=size)).step_s
+        for size in (0.0, 8.0)
+    ]
+    assert frozen[0] == pytest.approx(frozen[1])

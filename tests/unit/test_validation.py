@@ -12,7 +12,6 @@ from trainplan_models.base import InputError
 from trainplan_models.calibration import calibrate
 from trainplan_models.efficiency import bounds, hardware_rows, software_rows
 from trainplan_models.estimating import Machine, estimate_layout, nearest_fit, ranked
-from trainplan_models.fitting import HARDWARE, SOFTWARE
 from trainplan_models.measurements import Reading, port_bytes_per_s, read, read_rows
 from trainplan_models.plan import Layout
 from trainplan_models.residuals import measure, residuals_of, widened
@@ -48,12 +47,52 @@ def machine(nodes: int = 1) -> Machine:
 
 
 def test_parameters_stay_within_their_bounds() -> None:
-    for names, rows in ((HARDWARE, hardware_rows()), (SOFTWARE, software_rows())):
-        for owner, row in rows.items():
-            for name in names:
-                low, high = bounds()[name]
+    checked = set()
+    for owner, row in [*hardware_rows().items(), *software_rows().items()]:
+        for name, (low, high) in bounds().items():
+            if hasattr(row, name):
                 value = getattr(row, name)
                 assert low <= value <= high or value == 0.0, f"{owner}.{name}"
+                checked.add(name)
+    assert checked == set(bounds())
+
+
+BENCHMARK = {**ROW, "precision": "", "tp": "", "pp": "", "cp": "", "framework": "PyTorch"}
+
+
+@pytest.mark.parametrize(
+    ("source", "chip", "precision", "software"),
+    [
+        ("mlperf-v3.0", "Habana Gaudi2", "bf16", "megatron-2023"),
+        ("mlperf-v3.1", "Intel Gaudi2", "fp8", "megatron-2023"),
+        ("mlperf-v3.1", "NVIDIA H100-SXM5-80GB", "fp8", "megatron-te-2023"),
+        ("mlperf-v4.1", "NVIDIA H100-SXM5-80GB", "fp8", "megatron-2024"),
+        ("mlperf-v5.0", "NVIDIA GB200", "fp8", "megatron-2025-04"),
+        ("mlperf-v5.1", "NVIDIA GB300", "fp4", "megatron-2025"),
+        ("mlperf-v5.1", "NVIDIA H200-SXM5-141GB", "fp8", "megatron-2025"),
+        ("mlperf-v5.0", "AMD Instinct MI325X", "fp8", "megatron-2024"),
+        ("mlperf-v4.0", "NVIDIA A100-SXM4-80GB", "bf16", "megatron-2024"),
+        ("mlperf-v4.1", "TPU-v5p", "bf16", "maxtext-2025"),
+        ("yours", "NVIDIA H100-SXM5-80GB", "bf16", ""),
+    ],
+)
+def test_rounds_of_a_benchmark_are_told_apart(source: str, chip: str, precision: str, software: str) -> None:
+    framework = "" if software else "NeMo 24.07"
+    row = {**BENCHMARK, "source_group": source, "accelerator": chip} | (
+        {"framework": framework} if framework else {}
+    )
+    reading = read(row, KNOWN)
+    assert isinstance(reading, Reading)
+    assert reading.labels["precision"] == precision
+    assert reading.labels["software"] == (software or "megatron-2024")
+
+
+def test_rows_with_other_heads_are_no_layout_sweep() -> None:
+    """Two numbers of heads are two models, though nothing else differs."""
+    other = {**ROW, "row_id": "mine-2", "heads": "64", "kv_heads": "8", "layers": "32", "hidden": "4096"}
+    same = {**other, "row_id": "mine-3", "heads": "32"}
+    first, second, third = validate([same, other, {**same, "tp": "2"}], [], [], KNOWN).rows
+    assert first.sweep == third.sweep != second.sweep
 
 
 def test_every_generation_of_the_catalogue_has_parameters() -> None:
@@ -165,9 +204,22 @@ def test_residuals_fall_back_to_wider_classes() -> None:
 
 
 def test_residuals_are_quantiles_of_the_ratios() -> None:
-    labels = {"generation": "g", "precision": "bf16", "model": "dense", "size": "<2B", "source": "s"}
-    found = measure([(labels, ratio) for ratio in np.linspace(0.5, 1.5, 101)])["g/bf16/dense"]
+    labels = {"generation": "g", "precision": "bf16", "model": "dense", "size": "<2B"}
+    pairs = [
+        ({**labels, "source": source}, ratio) for source in "rst" for ratio in np.linspace(0.5, 1.5, 101)
+    ]
+    found = measure(pairs)["g/bf16/dense"]
     assert (found.p10, found.p50, found.p90) == pytest.approx((0.6, 1.0, 1.4), abs=0.01)
+    alone = [pair for pair in pairs if pair[0]["source"] == "t"]
+    assert "g/bf16/dense" not in measure(alone), "one source does not say how far another may be off"
+
+
+def test_a_large_source_does_not_set_the_spread_alone() -> None:
+    labels = {"generation": "g", "precision": "bf16", "model": "dense", "size": "<2B"}
+    large = [({**labels, "source": "large"}, 1.0)] * 300
+    small = [({**labels, "source": name}, ratio) for name, ratio in (("a", 0.7), ("b", 1.3)) for _ in range(5)]
+    found = measure(large + small)["g/bf16/dense"]
+    assert found.p10 < 0.8 and found.p90 > 1.2
 
 
 def test_calibration_moves_towards_the_users_rows() -> None:
