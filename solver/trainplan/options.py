@@ -73,25 +73,20 @@ def world_of(case: Case, catalog: Catalog) -> World:
     Raises:
         InputError: the case names a profile that is not in the catalogue.
     """
+    failures = _known(case.assumptions.failure_profile or "standard", set(catalog.failures), "failure")
+    spot_profiles = {profile for profile, _ in catalog.spot}
+    spot_name = _known(case.assumptions.spot_profile or "advisor", spot_profiles, "spot")
+    return World(catalog.failures[failures], spot_name)
+
+
+def _known(name: str, names: set[str], what: str) -> str:
     from trainplan_models.base import InputError, Problem
 
-    name = case.assumptions.failure_profile or "standard"
-    if name not in catalog.failures:
-        known = ", ".join(sorted(catalog.failures))
-        raise InputError(
-            Problem(
-                f"unknown failure profile {name!r}", key="assumptions.failure_profile", fix=f"Known: {known}"
-            )
-        )
-    spot_name = case.assumptions.spot_profile or "advisor"
-    if spot_name not in {profile for profile, _ in catalog.spot}:
-        known = ", ".join(sorted({profile for profile, _ in catalog.spot}))
-        raise InputError(
-            Problem(
-                f"unknown spot profile {spot_name!r}", key="assumptions.spot_profile", fix=f"Known: {known}"
-            )
-        )
-    return World(catalog.failures[name], spot_name)
+    if name not in names:
+        fix = f"Known: {', '.join(sorted(names))}"
+        key = f"assumptions.{what}_profile"
+        raise InputError(Problem(f"unknown {what} profile {name!r}", key=key, fix=fix))
+    return name
 
 
 class OptionMaker:
@@ -113,7 +108,7 @@ class OptionMaker:
         fleet = self._fleet(found, profile)
         variants = [self._variant(mode, fleet, profile, tier) for tier in self._targets(preemptible)]
         rows = [(variant, row) for variant in variants for row in np.flatnonzero(variant.usable).tolist()]
-        kept = _undominated(rows, self._grant_hours_per_node_day())
+        kept = _undominated(rows, self._grant_hours_per_node_day(), mode in self.site.price_over_time)
         return [self._option(task, resource, region, mode, variant, row) for variant, row in kept]
 
     def _fleet(self, found: Sequence[Candidate], profile: SpotProfile | None) -> _Fleet:
@@ -374,22 +369,30 @@ def _kept_usd_per_day(tier: StorageTier, billed: Any) -> Any:
     return billed / storage.GB_BYTES * tier.usd_per_gb_month * DAY_S / storage.MONTH_S
 
 
+def _daily_usd(variant: _Variant, row: int, priced: bool | None) -> float:
+    """Cost of a day: what follows the price of nodes, what does not, or (None) all of it."""
+    return sum(
+        float(usd[row]) for name, usd in variant.daily.items() if priced in (None, name in costs.PRICED)
+    )
+
+
 def _undominated(
-    rows: list[tuple[_Variant, int]], grant_hours_per_node_day: float
+    rows: list[tuple[_Variant, int]], grant_hours_per_node_day: float, price_changes: bool
 ) -> list[tuple[_Variant, int]]:
     """Drops options of one site and mode that another beats in time, cost of the work and of a start, and nodes.
 
     All have the same task, resource and region, so one that is no worse in all of these can stand in for
-    another in every plan.
+    another in every plan. Where the price of nodes changes, what follows it is compared apart from the rest.
     """
     if not rows:
         return rows
     work = np.array([variant.work_days[row] for variant, row in rows])
     setup = np.array([variant.setup_s[row] for variant, row in rows])
-    daily = np.array([sum(usd[row] for usd in variant.daily.values()) for variant, row in rows])
+    kinds = (True, False) if price_changes else (None,)
+    daily = np.array([[_daily_usd(variant, row, kind) for variant, row in rows] for kind in kinds])
     nodes = np.array([variant.nodes[row] for variant, row in rows])
     drawn = work * nodes * grant_hours_per_node_day
-    traits = np.stack([work, work * daily, setup, setup * daily, nodes, drawn])
+    traits = np.stack([work, *work * daily, setup, *setup * daily, nodes, drawn])
     no_worse = (traits[:, :, None] <= traits[:, None, :]).all(axis=0)
     equal = no_worse & no_worse.T
     repeated = np.tril(equal, -1).any(axis=1)

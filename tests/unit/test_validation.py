@@ -217,7 +217,9 @@ def test_residuals_are_quantiles_of_the_ratios() -> None:
 def test_a_large_source_does_not_set_the_spread_alone() -> None:
     labels = {"generation": "g", "precision": "bf16", "model": "dense", "size": "<2B"}
     large = [({**labels, "source": "large"}, 1.0)] * 300
-    small = [({**labels, "source": name}, ratio) for name, ratio in (("a", 0.7), ("b", 1.3)) for _ in range(5)]
+    small = [
+        ({**labels, "source": name}, ratio) for name, ratio in (("a", 0.7), ("b", 1.3)) for _ in range(5)
+    ]
     found = measure(large + small)["g/bf16/dense"]
     assert found.p10 < 0.8 and found.p90 > 1.2
 
