@@ -79,14 +79,13 @@ def _nodes(bill: Bill) -> None:
         paid = bill.paid(segment.mode)
         if paid == "committed":
             continue
-        spares = f" + {segment.spare_nodes} spare" if segment.spare_nodes else ""
         lasted_s = max(segment.end_s - segment.start_s, 1e-9)
         price = segment_price(segment, segment.mode, bill.case, bill.catalog, bill.pools)
         for start_s, end_s, usd in price.pieces(segment.start_s, segment.end_s):
             bill.add(
                 costs.node_category(bill.task(segment.task).kind),
                 segment.task,
-                f"{segment.mode} {segment.pool}, {segment.nodes}{spares} nodes",
+                segment.on_the_bill,
                 node_hours(segment) * (end_s - start_s) / lasted_s,
                 "node-hour",
                 usd,

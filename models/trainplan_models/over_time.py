@@ -163,10 +163,11 @@ def line_spans(plan: Plan, line: CostLine) -> list[Span]:
         if line.category == costs.NETWORK and line.unit == "GB":
             first_s = min(s.start_s for s in named)
             return [(first_s, first_s, 1.0)]
-        if line.unit == "node-hour" and any(s.prices for s in named):
-            paid = [span for s in named for span, usd in _priced(s) if math.isclose(usd, line.unit_usd)]
-            return paid or [(s.start_s, s.end_s, _weight(s)) for s in named]
-        if line.category == costs.EXPERIMENTS and any(s.prices for s in named):
+        if line.unit == "node-hour":
+            billed = [s for s in named if s.on_the_bill == line.item] or named
+            paid = [span for s in billed for span, usd in _priced(s) if math.isclose(usd, line.unit_usd)]
+            return paid or [(s.start_s, s.end_s, _weight(s)) for s in billed]
+        if line.category == costs.EXPERIMENTS:
             return [(a, b, max(w * usd, 1e-9)) for s in named for (a, b, w), usd in _priced(s)]
         return [(s.start_s, s.end_s, _weight(s)) for s in named]
     times = [time for time in plan.tasks if time.task == line.task]

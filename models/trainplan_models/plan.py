@@ -120,6 +120,12 @@ class Segment(Record):
     fallback: FallbackRule | None = None
     """What the launcher does when the nodes are taken away; None where they are not."""
 
+    @property
+    def on_the_bill(self) -> str:
+        """How the bill names the nodes and what they are used under."""
+        spares = f" + {self.spare_nodes} spare" if self.spare_nodes else ""
+        return f"{self.mode} {self.pool}, {self.nodes}{spares} nodes"
+
 
 class Purchase(Record):
     """A commitment to buy."""

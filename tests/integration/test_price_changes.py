@@ -30,6 +30,7 @@ def asked(
     tokens: str = "150B tokens",
     billing: str = "[on-demand]",
     experiments: str = "10%",
+    node_counts: str = "[4 nodes, 8 nodes]",
     more: str = "",
 ) -> Case:
     return case_from_text(
@@ -45,7 +46,7 @@ resources:
   regions: [us-east-1]
   billing: {billing}
   max_nodes: 8
-  node_counts: [4 nodes, 8 nodes]
+  node_counts: {node_counts}
   {changes}
 overheads: {{experiments: {experiments}}}
 {more}
@@ -84,8 +85,7 @@ def test_what_waiting_costs_is_weighed_against_the_cut() -> None:
 
 
 def test_a_stretch_over_the_date_pays_each_price_for_its_part() -> None:
-    case = asked(changes=CUT, deadline="22 days")
-    found = planned(case)
+    found = planned(asked(changes=CUT, deadline="22 days", node_counts="[4 nodes]"))
     crossing = [s for s in found.segments if s.prices]
     assert crossing and all(s.start_s < 20 * DAY_S < s.end_s for s in crossing)
     bill = [x for x in found.cost_lines if x.category == "compute"]
@@ -100,8 +100,9 @@ def test_a_stretch_over_the_date_pays_each_price_for_its_part() -> None:
     assert f"price {POOL} on-demand from day 20" in text
 
 
-def test_the_weeks_pay_the_price_of_their_days() -> None:
-    found = planned(asked(changes=CUT, deadline="22 days"))
+@pytest.mark.parametrize("node_counts", ["[4 nodes]", "[4 nodes, 8 nodes]"])
+def test_the_weeks_pay_the_price_of_their_days(node_counts: str) -> None:
+    found = planned(asked(changes=CUT, deadline="22 days", node_counts=node_counts))
     weeks = over_time.spend_by_week(found)
     assert weeks[-1].cumulative_usd == pytest.approx(found.total_usd, abs=0.005)
     for week in weeks:

@@ -92,8 +92,9 @@ def test_the_bill_is_expected_and_the_calendar_the_worst_case() -> None:
     ]
     for category in ("compute", "experiments and retries", "logging and monitoring", "storage"):
         assert usd_of(sure, "tune", category) > 0.0
+        # Lines are rounded to the cent, and storage has half a dozen.
         assert usd_of(trial, "tune", category) == pytest.approx(
-            expected * usd_of(sure, "tune", category), rel=2e-3, abs=0.01
+            expected * usd_of(sure, "tune", category), rel=2e-3, abs=0.03
         )
     for task, category in (("base", "compute"), ("judge", "evaluation"), ("", "operations and people")):
         assert usd_of(trial, task, category) == pytest.approx(usd_of(sure, task, category))
