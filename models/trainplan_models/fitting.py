@@ -230,25 +230,37 @@ def fit(
 
     ``begin`` only chooses the open layout cells of the first round; the fit itself starts from ``prior``.
     """
-    state = begin or prior
     shifts = shifts_of(prior, pools, families)
+    fitted = _round(found, prior, shifts, begin or prior, np.zeros(len(shifts)), iterations, report)
+    for _ in range(1, rounds):
+        fitted = _round(found, prior, shifts, fitted.state, fitted.free, iterations, report)
+    return fitted
+
+
+def _round(
+    found: Sequence[Candidates],
+    prior: State,
+    shifts: list[Shift],
+    present: State,
+    free: Floats,
+    iterations: int,
+    report: Callable[[str], None] | None,
+) -> Fitted:
+    """One fit with the open layout cells chosen by ``present``."""
+    observations = observe(found, present)
+    weight = np.zeros(len(found))
+    for item in observations:
+        weight[item.rows] = item.weight / ERROR_SCALE
     scale = np.array([shift.scale for shift in shifts])
-    free = np.zeros(len(shifts))
-    for number in range(rounds):
-        observations = observe(found, state)
-        weight = np.zeros(len(found))
-        for item in observations:
-            weight[item.rows] = item.weight / ERROR_SCALE
-        problem = Problem(observations, prior, shifts, weight, scale)
-        free, jacobian = _descend(problem, free, iterations)
-        state = problem.state(free)
-        fitted = Fitted(state, problem, free, jacobian)
-        if report:
-            middle = np.median(np.abs(np.expm1(problem.errors(state))))
-            report(
-                f"round {number + 1}: {fitted.informed} parameters held by priors, worth "
-                f"{fitted.effective:.0f} free ones; median error {middle:.3f}"
-            )
+    problem = Problem(observations, prior, shifts, weight, scale)
+    free, jacobian = _descend(problem, free, iterations)
+    fitted = Fitted(problem.state(free), problem, free, jacobian)
+    if report:
+        middle = np.median(np.abs(np.expm1(problem.errors(fitted.state))))
+        report(
+            f"{fitted.informed} parameters held by priors, worth {fitted.effective:.0f} free ones; "
+            f"median error {middle:.3f}"
+        )
     return fitted
 
 

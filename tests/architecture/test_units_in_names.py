@@ -93,6 +93,8 @@ EXCEPTIONS: dict[str, str] = {
     "Factor.median_error_before": "a fraction",
     "Factor.median_error_after": "a fraction",
     "Factor.spread": "a fraction",
+    "Fitted.free": "on the logistic scale between the bounds",
+    "Fitted.jacobian": "log ratios by shifts on the logistic scale",
     "Generation.batch": "sequences",
     "Simulation.p_in_time": CHANCE,
     "Simulation.p_in_budget": CHANCE,
