@@ -45,8 +45,9 @@ def test_a_promise_holds_in_scenarios_of_another_seed(deadline: str, wanted: flo
     if surest >= wanted:
         assert fresh.p_both >= wanted - 0.02
     else:
-        assert any("cannot be promised" in warning for warning in found.warnings)
         assert risk.chance_frac == pytest.approx(surest, abs=0.02)
+    if surest < wanted - 0.02:  # a promise within two points counts as kept
+        assert any("cannot be promised" in warning for warning in found.warnings)
 
 
 def test_more_certainty_never_costs_less() -> None:
