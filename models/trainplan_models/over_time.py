@@ -167,7 +167,7 @@ def line_spans(plan: Plan, line: CostLine) -> list[Span]:
             billed = [s for s in named if s.on_the_bill == line.item] or named
             paid = [span for s in billed for span, usd in _priced(s) if math.isclose(usd, line.unit_usd)]
             return paid or [(s.start_s, s.end_s, _weight(s)) for s in billed]
-        if line.category == costs.EXPERIMENTS:
+        if line.category == costs.EXPERIMENTS and all(s.usd_per_node_h for s in named):
             return [(a, b, max(w * usd, 1e-9)) for s in named for (a, b, w), usd in _priced(s)]
         return [(s.start_s, s.end_s, _weight(s)) for s in named]
     times = [time for time in plan.tasks if time.task == line.task]
