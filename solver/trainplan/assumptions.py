@@ -40,7 +40,7 @@ def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
                 value=f"{usd:.4g} USD per node-hour",
                 source=offer.source if offer else "commitments of the catalogue or the case",
                 as_of=sites[pool].price_as_of.get(mode, ""),
-                effect="list price; what is quoted to you may differ" if offer else "",
+                effect="as the catalogue has it; what you are quoted may differ" if offer else "",
             )
         )
         rows += _price_changes(sites[pool], mode)

@@ -59,7 +59,8 @@ def total_steps(plan: Plan, segment: Segment) -> int:
         return int(record["rollout"]["steps"] * record["rounds"])
     if not segment.global_batch_tokens:
         return 0
-    steps = sum(s.tokens / s.global_batch_tokens for s in plan.segments if s.task == segment.task)
+    parts = [part for s in plan.segments if s.task == segment.task for part in s.batches or [s]]
+    steps = sum(part.tokens / part.global_batch_tokens for part in parts)
     return int(-(-round(steps, 3) // 1))
 
 
@@ -70,12 +71,13 @@ def interval_steps(plan: Plan, segment: Segment) -> int:
 
 
 def step_s(plan: Plan, segment: Segment) -> float:
-    """Seconds of one optimizer step while it trains."""
+    """Seconds of one optimizer step while it trains; of the longest where the batch grows."""
     record = next(task for task in plan.case["tasks"] if task["name"] == segment.task)
     if record["kind"] == "rl" and record["rollout"]:
         tokens = sum(s.tokens for s in plan.segments if s.task == segment.task)
         return tokens / segment.tokens_per_s / total_steps(plan, segment)
-    return segment.global_batch_tokens / segment.tokens_per_s if segment.tokens_per_s else 0.0
+    parts = segment.batches or [segment]
+    return max(part.global_batch_tokens / part.tokens_per_s if part.tokens_per_s else 0.0 for part in parts)
 
 
 def units_of(name: str, target: str, folder: Path) -> list[Unit]:

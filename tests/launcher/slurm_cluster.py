@@ -22,7 +22,7 @@ from pathlib import Path
 TOOLS = ("slurmctld", "slurmd", "sbatch", "scontrol", "sinfo", "munged")
 GPUS, CPUS, MEMORY_MB = 8, 96, 1_000_000
 START_S, CLIENT_S, STOP_S = 60.0, 30.0, 20.0
-PAPER_NODES = 128
+PAPER_NODES = 160
 """Nodes without a daemon of each GPU type: jobs can be checked against them, not run."""
 
 CONFIGURATION = """ClusterName=private

@@ -82,7 +82,7 @@ def test_deepspeed_reads_every_number_back(parsed: dict[str, Found]) -> None:
             "accumulation": unit.accumulation,
             "stage": layout.zero_stage,
             "hpz": layout.shard_group if 0 < layout.shard_group < layout.dp else 1,
-            "bf16": True,
+            "bf16": layout.precision in ("bf16", "fp8"),
             "autotp": layout.tp if layout.tp > 1 else 0,
         }, unit.id
 
@@ -120,7 +120,7 @@ def test_trl_reads_every_number_back(parsed: dict[str, Found]) -> None:
             "save_strategy": "steps",
             "save_steps": unit.interval_steps,
             "save_total_limit": unit.keep_last,
-            "bf16": True,
+            "bf16": unit.segment.layout.precision in ("bf16", "fp8"),
         }
         assert {key: found[key] for key in expected} == expected, unit.id
 

@@ -66,9 +66,15 @@ def test_every_number_comes_back(answers: tuple[Found, list[dict[str, Any]]]) ->
             "use_distributed_optimizer": layout.zero_stage > 0,
             "use_megatron_fsdp": layout.zero_stage > 1,
             "recompute_granularity": None if layout.recompute == "none" else layout.recompute,
-            "bf16": True,
+            "bf16": layout.precision in ("bf16", "fp8"),
+            "fp16": layout.precision == "fp16",
             "fp8": "hybrid" if layout.precision == "fp8" else None,
         }
+        if unit.segment.batches:
+            del expected["global_batch_size"], expected["train_iters"]
+            *_, (_, last) = (step.split(":") for step in found["step_batch_size_schedule"].split())
+            assert int(last) == unit.sequences
+            assert found["train_samples"] > unit.sequences * 10
         assert {key: found[key] for key in expected} == expected, unit.id
         if layout.ep > 1:
             assert found["expert_tensor_parallel_size"] == 1

@@ -132,7 +132,7 @@ def test_every_number_comes_back(answers: tuple[Found, Any, Any]) -> None:
             "use_distributed_optimizer": layout.zero_stage > 0,
             "use_megatron_fsdp": layout.zero_stage > 1,
             "ckpt_format": "fsdp_dtensor" if layout.zero_stage > 1 else "torch_dist",
-            "bf16": True,
+            "bf16": layout.precision in ("bf16", "fp8"),
             "fp8": "hybrid" if layout.precision == "fp8" else None,
         }
         assert {key: found[key] for key in expected} == expected, unit.id

@@ -212,12 +212,18 @@ def test_megatron_bridge_is_told_what_megatron_is() -> None:
             "--tensor-model-parallel-size": config.model.tensor_model_parallel_size,
             "--pipeline-model-parallel-size": config.model.pipeline_model_parallel_size,
             "--context-parallel-size": config.model.context_parallel_size,
-            "--global-batch-size": config.train.global_batch_size,
             "--micro-batch-size": config.train.micro_batch_size,
-            "--train-iters": config.train.train_iters,
             "--save-interval": config.checkpoint.save_interval,
             "--seq-length": config.dataset.seq_length,
         }
+        if "--step-batch-size-schedule" in words:
+            # The recipe has the batch that the schedule ends with.
+            assert words[words.index("--step-batch-size-schedule") + 1].endswith(
+                f":{config.train.global_batch_size}"
+            )
+        else:
+            flags["--global-batch-size"] = config.train.global_batch_size
+            flags["--train-iters"] = config.train.train_iters
         for flag, value in flags.items():
             assert words[words.index(flag) + 1] == str(value), (name, flag)
         uneven = [word for word in words if word.startswith("--account-for-")]
