@@ -20,8 +20,9 @@ def settled(ctx: Context, compiled: Compiled, x: Array) -> Iterator[Array]:
     """A solution without what is used for nothing, then the solution itself.
 
     A search that stopped early may leave an option that is set up in a window, does nothing there and is not
-    run on into the next: it costs its set-up, and may lie after the end of its task. Without it the rest is
-    nearly always still a solution, and never a dearer one.
+    run on into the next: it costs its set-up, and may lie after the end of its task. It may also go through a
+    region in which nothing of the task is done. Without these the rest is nearly always still a solution, and
+    never a dearer one.
     """
     value = compiled.value
     idle: set[tuple[int, int]] = set()
@@ -31,12 +32,25 @@ def settled(ctx: Context, compiled: Compiled, x: Array) -> Iterator[Array]:
         leads_on = value(x, f"v_runs_on[{option},{window + 1}]") > 0.5 and (option, window + 1) not in idle
         if value(x, f"v_share[{option},{window}]") <= NOTHING and not leads_on:
             idle.add((option, window))
-    if idle:
-        yield _without(ctx, compiled, x, idle)
+    options = ctx.inputs.spec.options
+    busy = {
+        (options[o].task, options[o].region)
+        for o, w in ctx.inputs.uses
+        if (o, w) not in idle and value(x, f"v_used[{o},{w}]") > 0.5
+    }
+    passed = {
+        place
+        for place in ctx.m.PLACES
+        if place not in busy and value(x, f"v_in[{place[0]},{place[1]}]") > 0.5
+    }
+    if idle or passed:
+        yield _without(ctx, compiled, x, idle, passed)
     yield x
 
 
-def _without(ctx: Context, compiled: Compiled, x: Array, idle: set[tuple[int, int]]) -> Array:
+def _without(
+    ctx: Context, compiled: Compiled, x: Array, idle: set[tuple[int, int]], passed: set[tuple[int, int]]
+) -> Array:
     found = x.copy()
 
     def off(name: str) -> None:
@@ -46,6 +60,11 @@ def _without(ctx: Context, compiled: Compiled, x: Array, idle: set[tuple[int, in
     for option, window in idle:
         off(f"v_used[{option},{window}]")
         off(f"v_runs_on[{option},{window}]")
+    for task, region in passed:
+        off(f"v_in[{task},{region}]")
+    for (task, region, _), tier in ctx.m.v_tier.items():
+        if (task, region) in passed:
+            off(tier.name)
     for (task, window), uses in ctx.m.uses_of_cell.items():
         if all(compiled.value(found, f"v_used[{o},{w}]") <= 0.5 for o, w in uses):
             off(f"v_active[{task},{window}]")

@@ -358,3 +358,32 @@ def test_what_an_early_stop_left_unused_is_not_in_the_decision(session: Session)
     assert [use.option for use in decision.uses] == [0, 1]
     assert decision.usd == pytest.approx(best.usd)
     assert decision.finish_days == pytest.approx(best.finish_days)
+
+
+@pytest.mark.parametrize("datasets", [(), tuple(DatasetChoice(0, r, "hot", 1.0, 0.0) for r in (0, 1))])
+def test_a_region_in_which_nothing_is_done_is_not_paid_for(
+    session: Session, datasets: tuple[DatasetChoice, ...]
+) -> None:
+    """As a search may leave it where the cost of passing through is below its gap."""
+    here = Option(0, 0, 0, nodes=8, work_days=20.0, setup_days=0.05, daily=usd(100.0), key="a")
+    there = replace(here, region=1, work_days=21.0, key="b")
+    solver = Solver(
+        one_task(
+            options=(here, there),
+            regions=("here", "there"),
+            move_usd={(0, 0, 1): 0.1, (0, 1, 0): 0.1},
+            datasets=datasets,
+        ),
+        session,
+    )
+    best = solver.solve().decision
+    assert best is not None and solver.x is not None
+    left = solver.x.copy()
+    passed = {"v_in[0,1]": 1.0, "v_move[0,0,1]": 1.0, "v_last[0,0]": 0.0, "v_last[0,1]": 1.0}
+    passed |= {"v_tier[0,1,hot]": 1.0} if datasets else {}
+    for name, amount in passed.items():
+        left[solver.compiled.columns[name]] = amount
+    decision = solver.outcome_of(Answer("optimal", 1.0, 1.0, 0, 0.0, left, (), "")).decision
+    assert decision is not None
+    assert decision.usd == pytest.approx(best.usd, rel=1e-9)
+    assert set(decision.tiers) == ({(0, 0)} if datasets else set())
