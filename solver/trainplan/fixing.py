@@ -22,7 +22,7 @@ def settled(ctx: Context, compiled: Compiled, x: Array) -> Iterator[Array]:
     A search that stopped early may leave an option that is set up in a window, does nothing there and is not
     run on into the next: it costs its set-up, and may lie after the end of its task. It may also go through a
     region in which nothing of the task is done. Without these the rest is nearly always still a solution, and
-    never a dearer one.
+    mostly a cheaper one; a way through a region may also be the cheapest for its traffic.
     """
     value = compiled.value
     idle: set[tuple[int, int]] = set()

@@ -251,6 +251,7 @@ class Solver:
         integers = np.flatnonzero(self.model.integer)
         if answer.x is None or not len(integers):
             return answer
+        found: tuple[float, Answer] | None = None
         for x in settled(self.ctx, self.compiled, answer.x):
             columns, lower, upper = merged(changes, integers, np.round(x[integers]))
             fixed = replace(
@@ -263,9 +264,11 @@ class Solver:
                 options=changes.options | POLISH_OPTIONS,
             )
             polished = self.ask(fixed)
-            if polished.x is not None:
-                return polished
-        return answer
+            if polished.x is None or polished.objective is None:
+                continue
+            if found is None or polished.objective < found[0] - 1e-9 * max(1.0, abs(found[0])):
+                found = polished.objective, polished
+        return answer if found is None else found[1]
 
     def _second(self, changes: Request, best: Answer) -> Answer:
         if best.x is None or best.objective is None:
