@@ -29,6 +29,12 @@ def quantiles(values: FloatArray, weight: FloatArray) -> dict[str, float]:
     return {f"p{100 * level:02.0f}": float(value) for level, value in zip(LEVELS, found, strict=True)}
 
 
+def between(found: Mapping[str, float], level: float) -> float:
+    """The quantile at a level between those of :func:`quantiles`, on the line between its neighbours."""
+    known = sorted((float(name[1:]) / 100.0, value) for name, value in found.items())
+    return float(np.interp(level, [at for at, _ in known], [value for _, value in known]))
+
+
 def wilson_low(share: float, count: float, z: float = Z_ONE_SIDED) -> float:
     """Lower confidence bound of a chance seen as ``share`` of ``count`` trials (Wilson 1927)."""
     middle = share + z * z / (2.0 * count)

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from trainplan.changes import changed
 from trainplan.infeasible import CHANCE_NEAR_FRAC, Clash, WayOut
 from trainplan.negotiable import Negotiable, negotiables
@@ -23,7 +21,9 @@ from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
 from trainplan_models.plan import Plan
 from trainplan_models.simulation import Simulation, simulate
+from trainplan_models.simulation_statistics import between
 
+DAY_S = 86400.0
 SEED = 1
 SCENARIOS = 10_000
 MOST_WAYS = 6
@@ -146,16 +146,10 @@ class _Search:
     def _quantile(self, item: Negotiable, found: Simulation) -> float | None:
         """The value of a limit that the simulated plan would have kept with the wanted chance."""
         if item.key == "budget":
-            return _at(found.cost_quantiles_usd, self.case.reliability)
-        unit_s = item.per_unit * 86400.0
+            return between(found.cost_quantiles_usd, self.case.reliability)
+        unit_s = item.per_unit * DAY_S
         if item.key == "deadline":
-            return _at(found.finish_quantiles_s, self.case.reliability) / unit_s
+            return between(found.finish_quantiles_s, self.case.reliability) / unit_s
         ends = {task.task: task.end_quantiles_s for task in found.tasks}
         task = item.key.removeprefix("tasks.").removesuffix(".due")
-        return _at(ends[task], self.case.reliability) / unit_s if task in ends else None
-
-
-def _at(quantiles: dict[str, float], chance_frac: float) -> float:
-    """A quantile between those that are known."""
-    known = sorted((float(name[1:]) / 100.0, value) for name, value in quantiles.items())
-    return float(np.interp(chance_frac, [at for at, _ in known], [value for _, value in known]))
+        return between(ends[task], self.case.reliability) / unit_s if task in ends else None

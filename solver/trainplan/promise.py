@@ -20,14 +20,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
-import numpy as np
-
 from trainplan.plan_making import Maker
 from trainplan.scenarios import for_plan
 from trainplan.solve import Solver
 from trainplan_models.base import NoAnswerError, VerificationError
 from trainplan_models.plan import Method, Plan, Risk, RiskCause, RiskPoint
 from trainplan_models.simulation import Simulation, simulate
+from trainplan_models.simulation_statistics import between
 
 SEARCH_SEED, PRINTED_SEED = 1, 2
 SCENARIOS = 10_000
@@ -141,9 +140,7 @@ class _Search:
         found = _simulate(self.make, plan, SEARCH_SEED)
         late = 0.0
         if case.deadline_s is not None:
-            late = (
-                float(np.interp(case.reliability, *_levels(found.finish_quantiles_s))) / case.deadline_s - 1.0
-            )
+            late = between(found.finish_quantiles_s, case.reliability) / case.deadline_s - 1.0
         tried = _Try(
             margin_frac,
             plan,
@@ -278,12 +275,6 @@ class _Search:
             found.append(tried)
         most = max(tried.chance_frac for tried in found)
         return min((t for t in found if t.chance_frac >= most - SURE_FRAC), key=lambda t: t.expected_usd)
-
-
-def _levels(quantiles: dict[str, float]) -> tuple[list[float], list[float]]:
-    """Chances and the values that are not exceeded with them."""
-    known = sorted((float(name[1:]) / 100.0, value) for name, value in quantiles.items())
-    return [chance for chance, _ in known], [value for _, value in known]
 
 
 def _simulate(make: Maker, plan: Plan, seed: int) -> Simulation:
