@@ -1,7 +1,8 @@
-"""Looking for garbage less often while a plan is made."""
+"""Looking for garbage less often while a plan is made, and not at all when the program ends."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,3 +23,12 @@ def fewer_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def no_collection_at_exit() -> None:
+    """Lets the system take back the memory of this process when it ends.
+
+    Python goes over all objects once more before it ends, which took 0.2 s after a small plan.
+    """
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)

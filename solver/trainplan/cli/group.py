@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from trainplan.collecting import fewer_collections
+from trainplan.collecting import fewer_collections, no_collection_at_exit
 
 UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
@@ -40,6 +40,7 @@ class Commands(TyperGroup):
         from trainplan.cli.output import make_streams_safe
 
         make_streams_safe()
+        no_collection_at_exit()
         words = list(sys.argv[1:] if args is None else args)
         options["standalone_mode"] = False
         try:
