@@ -30,6 +30,8 @@ from trainplan_models.base import NoAnswerError
 GAP_FRAC = 1e-4
 LEAST_USE = 1e-7
 """Shares below this are the solver's rounding."""
+LEAST_S = 1.0
+"""Time for a further goal or step when the limit is used up."""
 LOOSEST = 1e7
 """How far a limit may be loosened, in solver units."""
 WORTHWHILE_FRAC = 1e-4
@@ -107,14 +109,14 @@ class Solver:
         """
         started = time.monotonic()
         changes = self.changes(closed, limits)
-        first = self._first(changes, limits, whole=closed is None)
+        first = self._first(changes, limits, started, whole=closed is None)
         if first.x is None:
             state: State = "infeasible" if first.status == "infeasible" else "no-answer"
             return self._outcome(state, None, first, started)
         best = self._polish(changes, first, self._cost[0], self.model.offset)
         self.x = best.x
         if two_goals:
-            best = self._second(changes, best)
+            best = self._second(changes, best, self._left_s(started))
         state = "optimal" if first.status == "optimal" else "feasible"
         return self._outcome(state, self._read(best), first, started)
 
@@ -174,7 +176,13 @@ class Solver:
                 cost[column] = 0.0
         return {"cost": cost, "offset": self.model.offset}
 
-    def _first(self, changes: Request, limits: dict[str, float] | None, *, whole: bool) -> Answer:
+    def _left_s(self, started: float) -> float:
+        """What is left of the time for a search that began then."""
+        return max(self.time_limit_s - (time.monotonic() - started), LEAST_S)
+
+    def _first(
+        self, changes: Request, limits: dict[str, float] | None, started: float, *, whole: bool
+    ) -> Answer:
         """The best answer by the first goal.
 
         A lone task is first solved as if moves cost nothing: where its best plan moves nowhere it is the
@@ -187,7 +195,7 @@ class Solver:
                 self._free_bounds[_key(limits)] = free.bound * self.inputs.usd_per_unit
             if free.x is not None and not self._moves(free.x):
                 return free
-        return self.answer(changes)
+        return self.answer(changes, self._left_s(started))
 
     def _moves(self, x: Array) -> bool:
         names = ("v_move[{},{},{}]".format(*move) for move in self.ctx.m.v_move)
@@ -235,15 +243,15 @@ class Solver:
             self.session.load(self.model)
         return self.session.solve(request, time_limit_s or self.time_limit_s, grace_s)
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request, time_limit_s: float | None = None) -> Answer:
         """As ``ask``, to the gap of a plan; what is called infeasible is so without presolve as well."""
         options = {"mip_rel_gap": self.gap_frac} | request.options
-        answer = self.ask(replace(request, options=options))
+        answer = self.ask(replace(request, options=options), time_limit_s)
         if answer.status in ("infeasible", "infeasible-or-unbounded"):
             # HiGHS has called feasible models infeasible in presolve; the user is told only when
             # the answer stands without it.
             again = replace(request, options=options | {"presolve": "off"})
-            answer = self.ask(again)
+            answer = self.ask(again, time_limit_s)
         return answer
 
     def _polish(self, changes: Request, answer: Answer, cost: Array, offset: float) -> Answer:
@@ -270,14 +278,14 @@ class Solver:
                 found = polished.objective, polished
         return answer if found is None else found[1]
 
-    def _second(self, changes: Request, best: Answer) -> Answer:
+    def _second(self, changes: Request, best: Answer, time_limit_s: float) -> Answer:
         if best.x is None or best.objective is None:
             return best
         _, second_cost, offset = self._cost
         before = float(second_cost @ best.x) + offset
         value = best.objective - self.model.offset
         tied = self._tied(changes, value + 1e-6 * max(1.0, abs(value)))
-        answer = self.answer(tied)
+        answer = self.answer(tied, time_limit_s)
         if answer.x is not None and answer.objective is not None:
             gain = before - answer.objective
             if gain > WORTHWHILE_FRAC * max(abs(before), 1e-3):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
@@ -274,9 +275,11 @@ class Told(Session):
         super().__init__()
         self.told = list(told)
         self.asked: list[Request] = []
+        self.limits_s: list[float] = []
 
     def solve(self, request: Request, time_limit_s: float, grace_s: float = GRACE_S) -> Answer:
         self.asked.append(request)
+        self.limits_s.append(time_limit_s)
         return self.told.pop(0) if self.told else super().solve(request, time_limit_s, grace_s)
 
 
@@ -332,6 +335,24 @@ def test_a_second_goal_cut_short_keeps_the_first() -> None:
             told.told = [first, first, answer(cut), answer(cut)]
             outcome = Solver(spec, told).solve()
             assert (outcome.state, outcome.decision) == (plain.state, plain.decision)
+
+
+def test_all_steps_of_a_search_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two regions there are three: as if moves were free, as they are, and the second goal."""
+    options = tuple(replace(one_task().options[0], region=region, key=str(region)) for region in (0, 1))
+    spec = one_task(options=options, regions=("here", "there"), move_usd={(0, 0, 1): 0.1, (0, 1, 0): 0.1})
+    with Told() as told:
+        solver = Solver(spec, told, time_limit_s=60.0)
+        monkeypatch.setattr(solver, "_moves", lambda _: True)
+        clock = SimpleNamespace(monotonic=lambda: 25.0 * len(told.asked))
+        monkeypatch.setattr("trainplan.solve.time", clock)
+        solver.solve()
+        searches = [
+            s
+            for s, asked in zip(told.limits_s, told.asked, strict=True)
+            if not asked.options.get("solve_relaxation")
+        ]
+    assert searches == [60.0, 35.0, 1.0]
 
 
 def test_what_an_early_stop_left_unused_is_not_in_the_decision(session: Session) -> None:
