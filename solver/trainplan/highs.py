@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from select import select
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from trainplan.highs_worker import Answer, MatrixModel, Request
+from trainplan.highs_worker import STOP, Answer, MatrixModel, Request
 from trainplan_models.base import NoAnswerError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LOAD_LIMIT_S = 60.0
 GRACE_S = 10.0
 """How long past its time limit a solve may go on before its process is killed."""
+STOPPED_LIMIT_S = 3.0
+"""Time for a solve after the user has asked for what there is."""
 
 
 def check_version(installed: str) -> None:
@@ -114,12 +116,21 @@ def _check_scale(model: MatrixModel) -> None:
 
 
 class Session:
-    """A worker process with one model loaded; any number of solves, each of which may be killed."""
+    """A worker process with one model loaded; any number of solves, each of which may be killed.
 
-    def __init__(self) -> None:
+    Args:
+        keep_best: whether Ctrl-C ends the solve that is going on with what it has found, and leaves little
+            time to later ones, so that there is a plan; a second Ctrl-C, or one outside a solve, ends the
+            program as ever.
+    """
+
+    def __init__(self, *, keep_best: bool = False) -> None:
         check_version(version("highspy"))
         self._process = self._start()
         self._model: MatrixModel | None = None
+        self._keep_best = keep_best
+        self.stopped = False
+        """Whether the user wants what there is."""
 
     @staticmethod
     def _start() -> subprocess.Popen[bytes]:
@@ -172,6 +183,7 @@ class Session:
         Raises:
             NoAnswerError: HiGHS failed, or says that it ignored a part of the model.
         """
+        time_limit_s = min(time_limit_s, STOPPED_LIMIT_S) if self.stopped else time_limit_s
         options = {"time_limit": float(time_limit_s)} | request.options
         started = time.monotonic()
         try:
@@ -197,8 +209,7 @@ class Session:
         try:
             pickle.dump((name, payload), stdin)
             stdin.flush()
-            if not select([stdout], [], [], limit_s)[0]:
-                raise TimeoutError
+            self._wait(stdout, limit_s)
             state, reply = pickle.load(stdout)
         except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             # The next question gets a new process; a model that ends it while being read is not kept.
@@ -211,6 +222,23 @@ class Session:
         if state == "error":
             raise NoAnswerError(str(reply))
         return reply
+
+    def _wait(self, stdout: IO[bytes], limit_s: float) -> None:
+        """Until there is an answer.
+
+        Raises:
+            TimeoutError: there is none within the limit.
+        """
+        try:
+            ready = select([stdout], [], [], limit_s)[0]
+        except KeyboardInterrupt:
+            if self.stopped or not self._keep_best:
+                raise
+            self.stopped = True
+            self._process.send_signal(STOP)
+            ready = select([stdout], [], [], min(limit_s, STOPPED_LIMIT_S + GRACE_S))[0]
+        if not ready:
+            raise TimeoutError
 
 
 def _with_options(request: Request, options: dict[str, Any]) -> Request:

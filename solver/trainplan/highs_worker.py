@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+STOP = signal.SIGUSR1
+"""Tells the worker to end its solve with what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Server:
             highspy.HighsModelStatus.kInterrupt: "interrupted",
         }
         self.log: list[str] = []
+        self.stopped = False
         self.model: MatrixModel | None = None
         self.highs: Any = None
 
@@ -109,6 +112,8 @@ class Server:
         highs.setOptionValue("log_to_console", False)
         self.log.clear()
         highs.cbLogging += lambda event: self.log.append(event.message)
+        for asked in (highs.cbMipInterrupt, highs.cbSimplexInterrupt, highs.cbIpmInterrupt):
+            asked.subscribe(lambda event: event.interrupt(self.stopped))
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(model.cost), len(model.row_lower)
         lp.col_cost_, lp.offset_ = model.cost, model.offset
@@ -142,6 +147,10 @@ class Server:
             for row, low, high in zip(request.rows, request.row_lower, request.row_upper, strict=True):
                 highs.changeRowBounds(int(row), float(low), float(high))
 
+    def stop(self, *_: object) -> None:
+        """Ends the solve that is going on with what it has."""
+        self.stopped = True
+
     def solve(self, request: Request) -> Answer:
         """Solves the loaded model once under the request's changes."""
         if self.model is None:
@@ -151,6 +160,8 @@ class Server:
         if returned == error and request.options.get("presolve") != "off":
             # HiGHS has failed to undo its own presolve on sound models.
             returned = self._run(self.model, replace(request, options=request.options | {"presolve": "off"}))
+        # Not before: the word to stop may come before the solve has begun.
+        self.stopped = False
         if returned == error:
             raise ValueError("HiGHS failed: " + "".join(self.log)[-400:])
         return self._answer()
@@ -195,10 +206,12 @@ class Server:
 def main() -> None:
     """Reads requests from standard input until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(STOP, signal.SIG_IGN)
     # HiGHS prints a banner to C stdout before any option can stop it; the protocol keeps the real one.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     server = Server()
+    signal.signal(STOP, server.stop)
     while True:
         try:
             name, payload = pickle.load(sys.stdin.buffer)

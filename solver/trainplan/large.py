@@ -72,7 +72,7 @@ def solve_large(
     started = time.monotonic()
 
     def left_s() -> float:
-        return time_limit_s - (time.monotonic() - started)
+        return 0.0 if session.stopped else time_limit_s - (time.monotonic() - started)
 
     whole = bound = Aggregate(spec, session, options, time_limit_s)
     if whole.infeasible:

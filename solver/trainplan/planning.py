@@ -86,7 +86,7 @@ def plan(
         if promise:
             tell("simulating")
             found = keep_promise(make, found)
-        if compare:
+        if compare and not session.stopped:
             tell("comparing with the alternatives")
             found = found.model_copy(
                 update={"alternatives": tuple(alternatives(session, assembly, found, time_limit_s))}
@@ -125,6 +125,8 @@ def _no_plan(
     explain: bool,
     promise: bool,
 ) -> Exception:
+    if solver.session.stopped:
+        return NoAnswerError("stopped before a plan was found")
     if outcome.state != "infeasible":
         return NoAnswerError(
             f"no plan was found within {solver.time_limit_s:g} s; give more time with --time-limit"

@@ -35,7 +35,7 @@ MISS_FACTOR = 20.0
 class _Settling(Solver):
     """Keeps the choices of the first goal; the second one settles only what they leave open."""
 
-    def _second(self, changes: Request, best: Answer) -> Answer:
+    def _second(self, changes: Request, best: Answer, time_limit_s: float) -> Answer:
         if best.x is None or best.objective is None:
             return best
         _, second_cost, offset = self._cost

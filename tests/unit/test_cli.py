@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 import trainplan
 from trainplan.cli import app
+from trainplan.highs import Session
 from trainplan_models.base import (
     InfeasibleError,
     InputError,
@@ -57,7 +58,7 @@ class Planning:
         self.asked["catalog"] = directory
         return "the catalogue"
 
-    def plan(self, case: str, catalog: str, *, time_limit_s: float, progress: Any) -> Plan:
+    def plan(self, case: str, catalog: str, *, time_limit_s: float, progress: Any, session: Session) -> Plan:
         assert (case, catalog) == ("the case", "the catalogue")
         self.asked["time_limit_s"] = time_limit_s
         progress("solving")

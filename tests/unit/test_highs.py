@@ -7,9 +7,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from math import inf, nan
 from pathlib import Path
+from select import select
+from typing import Any
 
 import numpy as np
 import pytest
@@ -253,6 +256,29 @@ def test_ctrl_c_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(KeyboardInterrupt):
             own.solve(Request(), 10.0)
         assert own._process.poll() is not None
+
+
+def test_ctrl_c_gives_what_was_found_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = select
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.setattr(highs, "select", real)
+        time.sleep(1.0)
+        raise KeyboardInterrupt
+
+    with Session(keep_best=True) as own:
+        own.load(hard())
+        monkeypatch.setattr(highs, "select", interrupted)
+        answer = own.solve(Request(), 30.0)
+        assert (answer.status, own.stopped) == ("interrupted", True)
+        assert answer.x is not None and answer.seconds < 10.0
+        assert answer.bound is not None and answer.objective is not None and answer.bound < answer.objective
+        later = own.solve(Request(), 30.0)
+        assert later.status == "time-limit"
+        assert later.seconds == pytest.approx(highs.STOPPED_LIMIT_S, abs=1.0)
+        monkeypatch.setattr(highs, "select", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            own.solve(Request(), 10.0)
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,10 @@ def plan(
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors; for use with --output.")
     ] = False,
 ) -> None:
-    """Find the best plan for a case, verify it, and print the report."""
+    """Find the best plan for a case, verify it, and print the report.
+
+    Ctrl-C during the search ends it with the best plan found so far; a second one ends the command.
+    """
     from trainplan.cli.inputs import load_case, load_catalog, seconds
     from trainplan.cli.progress import Progress
 
@@ -50,13 +53,16 @@ def plan(
         progress("reading the catalogue")
         known = load_catalog(catalog)
         progress("loading the solver")
+        from trainplan.highs import Session
         from trainplan.planning import plan as decide
 
-        answer = decide(asked, known, time_limit_s=limit_s, progress=progress)
+        with Session(keep_best=True) as session:
+            answer = decide(asked, known, time_limit_s=limit_s, progress=progress, session=session)
     publish(answer, output=output, as_json=as_json, quiet=quiet)
     if answer.status != "optimal":
         if not quiet:
-            sys.stderr.write(f"not proven optimal within {time_limit}; the plan is the best one found\n")
+            until = "when it was stopped" if session.stopped else f"within {time_limit}"
+            sys.stderr.write(f"not proven optimal {until}; the plan is the best one found\n")
         raise typer.Exit(NOT_PROVEN)
 
 
