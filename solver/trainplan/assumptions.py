@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from trainplan.assembly import Assembly
 from trainplan.candidates import HEADROOM_FRAC
 from trainplan.sites import Site
@@ -21,7 +23,7 @@ def price_dates(assembly: Assembly, segments: tuple[Segment, ...]) -> tuple[str,
 
 def assumptions_of(assembly: Assembly, plan: Plan) -> tuple[AssumedValue, ...]:
     """Every default and price that moved the result, with its source."""
-    rows = [*_prices(assembly, plan), *_world(assembly, plan), *_tasks(assembly)]
+    rows = [*_prices(assembly, plan), *_quotas(assembly, plan), *_world(assembly, plan), *_tasks(assembly)]
     if any(segment.peak_memory_bytes > 0.0 for segment in plan.segments):
         rows.append(_headroom())
     return (*rows, *_defaults(assembly, plan))
@@ -61,6 +63,39 @@ def _price_changes(site: Site, mode: str) -> list[AssumedValue]:
         )
         for start_s, usd in zip(price.starts_s, price.usd_per_node_h, strict=True)
     ]
+
+
+def _quotas(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
+    return [
+        AssumedValue(
+            key=f"quota {pool} {mode}",
+            value=f"none: {nodes} nodes at once are taken to be there",
+            source="resources.quotas of the case does not name it",
+            as_of="",
+            effect="node counts and dates, where you can have fewer",
+        )
+        for (pool, mode), nodes in _unlimited(assembly, plan).items()
+    ]
+
+
+def _unlimited(assembly: Assembly, plan: Plan) -> dict[tuple[str, str], int]:
+    """Most nodes at once, by pool and billing mode, of those that nobody has said are there."""
+    unlimited = {
+        (resource.pool, resource.mode)
+        for resource in assembly.spec.resources
+        if not resource.committed and max(resource.held_nodes) == inf == resource.grant_hours
+    }
+    found: dict[tuple[str, str], int] = {}
+    for one in plan.segments:
+        place = one.pool, one.mode
+        if place in unlimited and one.nodes:
+            beside = [
+                s.nodes + s.spare_nodes
+                for s in plan.segments
+                if (s.pool, s.mode) == place and s.start_s <= one.start_s < s.end_s
+            ]
+            found[place] = max(found.get(place, 0), sum(beside))
+    return found
 
 
 def _world(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
@@ -208,6 +243,12 @@ def warnings_of(assembly: Assembly, plan: Plan) -> tuple[str, ...]:
     old = [date for date in plan.price_dates if date[:4].isdigit() and date[:4] <= "2024"]
     if old:
         found.append(f"prices of {', '.join(old)} may no longer be on sale; check them before you buy")
+    if asked := _unlimited(assembly, plan):
+        named = ", ".join(f"{nodes} of {pool} {mode}" for (pool, mode), nodes in asked.items())
+        found.append(
+            f"nodes at once that nobody has said can be had: {named}; "
+            "name what you can have under resources.quotas"
+        )
     if plan.status != "optimal":
         found.append(f"the plan is proven only to within {plan.solver.gap_frac:.2%} of the best")
     return tuple(found)
