@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from select import select
@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from trainplan.highs_worker import STOP, Answer, MatrixModel, Request
+from trainplan.highs_worker import STOP, Answer, MatrixModel, Request, read_message
 from trainplan_models.base import NoAnswerError
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ class Session:
         self._keep_best = keep_best
         self.stopped = False
         """Whether the user wants what there is."""
+        self.watch: Callable[[float, float], None] | None = None
+        """Told the best objective so far and the bound, while a model is solved for its own objective."""
 
     @staticmethod
     def _start() -> subprocess.Popen[bytes]:
@@ -187,7 +189,10 @@ class Session:
         options = {"time_limit": float(time_limit_s)} | request.options
         started = time.monotonic()
         try:
-            answer: Answer = self._call("solve", _with_options(request, options), time_limit_s + grace_s)
+            watch = self.watch if request.cost is None else None
+            answer: Answer = self._call(
+                "solve", _with_options(request, options), time_limit_s + grace_s, watch
+            )
         except TimeoutError:
             self._restart()
             seconds = time.monotonic() - started
@@ -202,15 +207,22 @@ class Session:
         if self._model is not None:
             self._call("load", self._model, LOAD_LIMIT_S)
 
-    def _call(self, name: str, payload: object, limit_s: float) -> Any:
+    def _call(
+        self, name: str, payload: object, limit_s: float, watch: Callable[[float, float], None] | None = None
+    ) -> Any:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise NoAnswerError("the solver process has no pipes")
         try:
             pickle.dump((name, payload), stdin)
             stdin.flush()
-            self._wait(stdout, limit_s)
-            state, reply = pickle.load(stdout)
+            until = time.monotonic() + limit_s
+            state = "so far"
+            while state == "so far":
+                self._wait(stdout, max(until - time.monotonic(), 0.0))
+                state, reply = read_message(stdout.fileno())
+                if state == "so far" and watch is not None:
+                    watch(*reply)
         except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             # The next question gets a new process; a model that ends it while being read is not kept.
             self._restart()

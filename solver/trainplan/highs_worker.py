@@ -1,9 +1,9 @@
 """HiGHS in a process of its own, so that a solve can always be killed.
 
 HiGHS' presolve does not honour a time limit, and a native library cannot be stopped from Python; a
-process can. The worker holds one loaded model and answers requests read from standard input; every
-message in both directions is one pickled tuple. Only numpy and highspy are imported here, so the
-worker is ready while its parent still builds the model.
+process can. The worker holds one loaded model and answers requests read from standard input, each one
+pickled tuple; so are the replies, behind their length, as there may be several to a request. Only numpy
+and highspy are imported here, so the worker is ready while its parent still builds the model.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ import os
 import pickle
 import signal
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+TELL_EVERY_S = 1.0
+LENGTH_BYTES = 8
+READ_BYTES = 1 << 20
 STOP = signal.SIGUSR1
 """Tells the worker to end its solve with what it has."""
 
@@ -85,10 +90,17 @@ def _complaints(log: list[str]) -> tuple[str, ...]:
 
 
 class Server:
-    """The loop of the worker process."""
+    """The loop of the worker process.
 
-    def __init__(self) -> None:
+    Args:
+        tell: takes the objective of the best point so far and the bound, about once a second.
+    """
+
+    def __init__(self, tell: Callable[[float, float], None] = lambda best, bound: None) -> None:
         import highspy
+
+        self.tell = tell
+        self._told_at = 0.0
 
         self.highspy = highspy
         self.status_names = {
@@ -114,6 +126,8 @@ class Server:
         highs.cbLogging += lambda event: self.log.append(event.message)
         for asked in (highs.cbMipInterrupt, highs.cbSimplexInterrupt, highs.cbIpmInterrupt):
             asked.subscribe(lambda event: event.interrupt(self.stopped))
+        for found in (highs.cbMipImprovingSolution, highs.cbMipLogging):
+            found.subscribe(self._tell)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(model.cost), len(model.row_lower)
         lp.col_cost_, lp.offset_ = model.cost, model.offset
@@ -146,6 +160,12 @@ class Server:
         if request.rows is not None and request.row_lower is not None and request.row_upper is not None:
             for row, low, high in zip(request.rows, request.row_lower, request.row_upper, strict=True):
                 highs.changeRowBounds(int(row), float(low), float(high))
+
+    def _tell(self, event: Any) -> None:
+        best, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
+        if np.isfinite([best, bound]).all() and time.monotonic() - self._told_at > TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            self.tell(best, bound)
 
     def stop(self, *_: object) -> None:
         """Ends the solve that is going on with what it has."""
@@ -203,6 +223,26 @@ class Server:
         )
 
 
+def read_message(descriptor: int) -> Any:
+    """The next reply. Nothing behind it is read, so that waiting for the descriptor tells of the one after.
+
+    Raises:
+        EOFError: the worker ended before all of it was there.
+    """
+    length = int.from_bytes(_exactly(descriptor, LENGTH_BYTES), "little")
+    return pickle.loads(_exactly(descriptor, length))
+
+
+def _exactly(descriptor: int, count: int) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        part = os.read(descriptor, min(count - len(found), READ_BYTES))
+        if not part:
+            raise EOFError
+        found += part
+    return bytes(found)
+
+
 def main() -> None:
     """Reads requests from standard input until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -210,7 +250,13 @@ def main() -> None:
     # HiGHS prints a banner to C stdout before any option can stop it; the protocol keeps the real one.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    server = Server()
+
+    def say(message: object) -> None:
+        body = pickle.dumps(message)
+        out.write(len(body).to_bytes(LENGTH_BYTES, "little") + body)
+        out.flush()
+
+    server = Server(lambda best, bound: say(("so far", (best, bound))))
     signal.signal(STOP, server.stop)
     while True:
         try:
@@ -221,8 +267,7 @@ def main() -> None:
             reply = ("ok", getattr(server, name)(payload))
         except ValueError as error:
             reply = ("error", str(error))
-        pickle.dump(reply, out)
-        out.flush()
+        say(reply)
 
 
 if __name__ == "__main__":

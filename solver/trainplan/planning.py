@@ -102,7 +102,18 @@ def _solved(
         found = solve_large(spec, session, options, time_limit_s, tell)
         return found.solver, found.outcome
     solver = Solver(spec, session, time_limit_s, options)
-    return solver, solver.solve()
+    session.watch = lambda best, bound: tell(_so_far(solver, best, bound))
+    try:
+        return solver, solver.solve()
+    finally:
+        session.watch = None
+
+
+def _so_far(solver: Solver, best: float, bound: float) -> str:
+    value = solver.goal_in_case_units(best)
+    words = {"fastest": f"{value:,.4g} days", "most-tokens": f"{value:,.4g} times the tokens"}
+    told = words.get(solver.spec.question, f"{value:,.0f} USD")
+    return f"solving: best so far {told}, within {abs(best - bound) / max(abs(best), 1e-9):.2%} of the best possible"
 
 
 def _refuse_empty(

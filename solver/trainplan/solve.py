@@ -308,7 +308,7 @@ class Solver:
         bound, gap = np.nan, np.inf
         if first.objective is not None and first.bound is not None:
             gap = abs(first.objective - first.bound) / max(abs(first.objective), 1e-9)
-            bound = self._goal_in_case_units(first.bound)
+            bound = self.goal_in_case_units(first.bound)
         return Outcome(
             state,
             decision,
@@ -321,7 +321,8 @@ class Solver:
             first.version,
         )
 
-    def _goal_in_case_units(self, value: float) -> float:
+    def goal_in_case_units(self, value: float) -> float:
+        """An objective of the first goal in days, as a factor of the tokens, or in USD."""
         if self.spec.question == "fastest":
             return value * self.inputs.days_per_unit
         return -value if self.spec.question == "most-tokens" else value * self.inputs.usd_per_unit

@@ -246,6 +246,34 @@ def test_half_an_answer_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         own.load(small())
 
 
+def test_an_answer_right_behind_the_word_on_how_far_it_is_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub = tmp_path / "stub.py"
+    stub.write_text(
+        "import pickle, sys\n"
+        "pickle.load(sys.stdin.buffer)\n"
+        "replies = [pickle.dumps(reply) for reply in [('so far', (2.0, 1.0)), ('ok', ())]]\n"
+        "sys.stdout.buffer.write(b''.join(len(one).to_bytes(8, 'little') + one for one in replies))\n"
+        "sys.stdout.buffer.flush()\n"
+        "sys.stdin.buffer.read()\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(
+        Session,
+        "_start",
+        staticmethod(
+            lambda: subprocess.Popen(
+                [sys.executable, str(stub)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        ),
+    )
+    monkeypatch.setattr(highs, "LOAD_LIMIT_S", 5.0)
+    with Session() as own:
+        own.load(small())
+        assert own.model is not None
+
+
 def test_ctrl_c_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -256,6 +284,20 @@ def test_ctrl_c_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(KeyboardInterrupt):
             own.solve(Request(), 10.0)
         assert own._process.poll() is not None
+
+
+def test_a_search_tells_how_far_it_is_and_only_for_the_model_s_own_objective() -> None:
+    told: list[tuple[float, float]] = []
+    with Session() as own:
+        own.watch = lambda best, bound: told.append((best, bound))
+        own.load(hard())
+        answer = own.solve(Request(), 3.0)
+        assert told
+        assert all(bound <= best for best, bound in told)
+        assert answer.objective is not None and min(best for best, _ in told) >= answer.objective
+        told.clear()
+        own.solve(Request(cost=np.ones(48)), 3.0)
+        assert not told
 
 
 def test_ctrl_c_gives_what_was_found_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
