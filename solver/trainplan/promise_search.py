@@ -242,9 +242,11 @@ class Search:
                 plan = stage.at(frac)
                 if plan is None:
                     break
+                before = max(one.chance_frac for one in self.tries)
                 found.append(self.simulated(frac, plan, IN_MODEL))
+                again = found[-1].chance_frac == before
                 enough = min(wanted, stage.modelled_frac - CLOSE_FRAC)
-                if found[-1].chance_frac >= enough or time.monotonic() > until:
+                if again or found[-1].chance_frac >= enough or time.monotonic() > until:
                     break
         except NoAnswerError:
             return found
