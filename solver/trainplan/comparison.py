@@ -13,7 +13,7 @@ from trainplan_models.base import InputError, Problem
 
 DAY_S = 86400.0
 Record = dict[str, str | float | None]
-RESULTS = ("total_usd", "finish_days", "tokens", "chance_frac")
+RESULTS = ("expected_usd", "total_usd", "finish_days", "tokens", "chance_frac")
 """What is compared, in this order."""
 FORMATS = {"usd": "#,##0.00", "days": "0.00", "tokens": "#,##0", "frac": "0.0%"}
 """How a column of the spreadsheet is shown, by the last word of its name."""
@@ -46,6 +46,7 @@ def records_of(rows: Sequence[Row]) -> list[Record]:
 
 def _results(row: Row) -> dict[str, float | None]:
     return {
+        "expected_usd": row.expected_usd,
         "total_usd": row.total_usd,
         "finish_days": None if row.finish_s is None else row.finish_s / DAY_S,
         "tokens": row.tokens,

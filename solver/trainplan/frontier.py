@@ -1,5 +1,8 @@
 """What a tighter limit costs: cost against finish time, or against reliability.
 
+Cost is what is expected over simulated launches; where plans are not simulated, what is planned. Finish times are
+those planned.
+
 The limit is set to one value after the other (epsilon constraint) and the case is planned anew for each, so
 every point is a plan that ``plan --set`` gives again. Between two points of different value the middle is
 tried, where the cost jumps or bends most; where nothing changes there is nothing to try.
@@ -45,15 +48,24 @@ class FrontierPoint(Record):
     overrides: tuple[str, ...]
     """``--set`` arguments under which ``plan`` gives this plan."""
     total_usd: float
+    """As planned."""
+    expected_usd: float | None = None
+    """Mean over simulated launches; None where the plan was not simulated."""
     finish_s: float
+    """As planned."""
     chance_frac: float | None = None
     """Simulated chance of being done in time and in budget."""
     decision: tuple[str, ...]
     """A line for each stretch of the plan."""
     within_budget: bool
-    """Whether the case's own budget is kept."""
+    """Whether the cost that points are compared by is within the case's own budget."""
     corner: bool = True
     """Whether the line between its neighbours does not already pass through it."""
+
+    @property
+    def usd(self) -> float:
+        """What points are compared by: the expected cost, or the planned one where that is all there is."""
+        return self.total_usd if self.expected_usd is None else self.expected_usd
 
 
 class Frontier(Record):
@@ -155,21 +167,24 @@ class _Search:
             )
         except InfeasibleError:
             return None
-        self.tell(f"plan {self.made}: {found.total_usd:,.0f} USD, day {found.finish_s / DAY_S:.2f}")
-        return self._point(sets, found)
+        point = self._point(sets, found)
+        self.tell(f"plan {self.made}: {point.usd:,.0f} USD, day {point.finish_s / DAY_S:.2f}")
+        return point
 
     def _point(self, sets: dict[str, str], found: Plan) -> FrontierPoint:
         original = {"question": self.case.question, "budget": "" if self.case.budget_usd is None else None}
         told = {key: value for key, value in sets.items() if original.get(key) != value}
         runs = [f"{s.task}: {s.nodes + s.spare_nodes} x {s.pool} {s.mode}" for s in found.segments]
         budget = self.case.budget_usd
+        usd = found.total_usd if found.expected_usd is None else found.expected_usd
         return FrontierPoint(
             overrides=tuple(f"{key}={value}" for key, value in told.items()),
             total_usd=found.total_usd,
+            expected_usd=found.expected_usd,
             finish_s=found.finish_s,
             chance_frac=None if found.risk is None else found.risk.chance_frac,
             decision=tuple(dict.fromkeys(runs)),
-            within_budget=budget is None or found.total_usd <= budget * (1.0 + 1e-9),
+            within_budget=budget is None or usd <= budget * (1.0 + 1e-9),
         )
 
     def by_finish(self, most: int) -> list[FrontierPoint]:
@@ -191,7 +206,7 @@ class _Search:
             top = min(high, right.finish_s / DAY_S)
             if straight >= ENOUGH_STRAIGHT or top - low <= NEAR_FRAC * max(width, 1e-9):
                 continue
-            if abs(left.total_usd - right.total_usd) <= SAME_USD_FRAC * left.total_usd:
+            if abs(left.usd - right.usd) <= SAME_USD_FRAC * left.usd:
                 continue
             middle = _days((low + top) / 2.0)
             point = None if middle in found else self._by(middle)
@@ -239,14 +254,14 @@ def _days(value: float) -> float:
 
 def _worth(left: FrontierPoint, right: FrontierPoint) -> float:
     """How much may hide between two points: the area between them."""
-    return abs(left.total_usd - right.total_usd) * abs(right.finish_s - left.finish_s)
+    return abs(left.usd - right.usd) * abs(right.finish_s - left.finish_s)
 
 
 def _unbeaten(points: list[FrontierPoint], value: Callable[[FrontierPoint], float]) -> list[FrontierPoint]:
     """Points by rising value and falling cost; a point that another is no worse than in both is left out."""
     kept: list[FrontierPoint] = []
-    for point in sorted(points, key=lambda p: (value(p), p.total_usd, p.overrides)):
-        if not kept or point.total_usd < kept[-1].total_usd * (1.0 - SAME_USD_FRAC):
+    for point in sorted(points, key=lambda p: (value(p), p.usd, p.overrides)):
+        if not kept or point.usd < kept[-1].usd * (1.0 - SAME_USD_FRAC):
             kept.append(point)
     return kept
 
@@ -269,5 +284,5 @@ def _on_line(
     if not value(left) < value(point) < value(right):
         return False
     share = (value(point) - value(left)) / (value(right) - value(left))
-    straight = left.total_usd + share * (right.total_usd - left.total_usd)
-    return abs(point.total_usd - straight) <= 5.0 * SAME_USD_FRAC * point.total_usd
+    straight = left.usd + share * (right.usd - left.usd)
+    return abs(point.usd - straight) <= 5.0 * SAME_USD_FRAC * point.usd

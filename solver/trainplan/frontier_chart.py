@@ -28,7 +28,7 @@ aria-label="{{ title }}" font-family="system-ui, sans-serif" font-size="12">
 {% endfor -%}
 <text x="{{ (left + right) / 2 }}" y="{{ height - 14 }}" text-anchor="middle" fill="#222">{{ x_title }}</text>
 <text x="16" y="{{ (top + bottom) / 2 }}" text-anchor="middle" fill="#222" \
-transform="rotate(-90 16 {{ (top + bottom) / 2 }})">cost in USD</text>
+transform="rotate(-90 16 {{ (top + bottom) / 2 }})">{{ y_title }}</text>
 {% for x, y, x2, y2, label in marks -%}
 <line x1="{{ x }}" y1="{{ y }}" x2="{{ x2 }}" y2="{{ y2 }}" stroke="#c60" stroke-dasharray="5 4"/>
 <text x="{{ x + 4 }}" y="{{ y - 4 if y == y2 else y + 12 }}" fill="#c60">{{ label }}</text>
@@ -48,9 +48,9 @@ HTML = """\
 td,th{padding:.3em .8em;border-bottom:1px solid #ddd;text-align:left}td.n{text-align:right}</style></head>
 <body>
 {{ svg }}
-<table><tr><th>plan --set</th><th>USD</th><th>days</th><th>chance</th><th>plan</th></tr>
+<table><tr><th>plan --set</th><th>{{ cost }}</th><th>planned days</th><th>chance</th><th>plan</th></tr>
 {% for point in points -%}
-<tr><td>{{ point.overrides | join(', ') }}</td><td class="n">{{ '{:,.0f}'.format(point.total_usd) }}</td>\
+<tr><td>{{ point.overrides | join(', ') }}</td><td class="n">{{ '{:,.0f}'.format(point.usd) }}</td>\
 <td class="n">{{ '%.2f' % (point.finish_s / 86400) }}</td>\
 <td class="n">{{ '' if point.chance_frac is none else '{:.1%}'.format(point.chance_frac) }}</td>\
 <td>{{ point.decision | join('; ') }}</td></tr>
@@ -72,11 +72,18 @@ def html_of(found: Frontier) -> str:
     from markupsafe import Markup
 
     page = Environment(autoescape=True).from_string(HTML)
-    return page.render(title=_title(found), svg=Markup(svg_of(found)), points=found.points)
+    return page.render(
+        title=_title(found), svg=Markup(svg_of(found)), cost=_cost_title(found), points=found.points
+    )
 
 
 def _title(found: Frontier) -> str:
     return f"{found.case}: cost against {'finish time' if found.against == 'finish' else 'reliability'}"
+
+
+def _cost_title(found: Frontier) -> str:
+    simulated = any(point.expected_usd is not None for point in found.points)
+    return "expected USD" if simulated else "planned USD"
 
 
 def _drawing(found: Frontier) -> dict[str, Any]:
@@ -86,7 +93,7 @@ def _drawing(found: Frontier) -> dict[str, Any]:
         return point.finish_s / DAY_S if by_finish else 100.0 * (point.chance_frac or 0.0)
 
     x_low, x_high, x_ticks = _scale([value(point) for point in found.points])
-    y_low, y_high, y_ticks = _scale([point.total_usd for point in found.points])
+    y_low, y_high, y_ticks = _scale([point.usd for point in found.points])
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
 
     def x(amount: float) -> float:
@@ -110,15 +117,21 @@ def _drawing(found: Frontier) -> dict[str, Any]:
         "top": TOP,
         "bottom": bottom,
         "title": _title(found),
-        "x_title": "finish, days from the start"
+        "y_title": _cost_title(found),
+        "x_title": "planned finish, days from the start"
         if by_finish
         else "chance of being done in time and budget, %",
         "x_ticks": [(x(tick), f"{tick:g}") for tick in x_ticks],
         "y_ticks": [(y(tick), f"{tick:,.0f}") for tick in y_ticks],
         "marks": marks,
-        "path": _steps(ordered, lambda p: x(value(p)), lambda p: y(p.total_usd), rising=not by_finish),
+        "path": _steps(ordered, lambda p: x(value(p)), lambda p: y(p.usd), rising=not by_finish),
         "points": [
-            (x(value(p)), y(p.total_usd), p.within_budget, f"{p.total_usd:,.0f} USD: {'; '.join(p.decision)}")
+            (
+                x(value(p)),
+                y(p.usd),
+                p.within_budget,
+                f"{p.usd:,.0f} {_cost_title(found)}: {'; '.join(p.decision)}",
+            )
             for p in ordered
         ],
     }

@@ -87,6 +87,15 @@ class ScenarioStage:
         except (NoAnswerError, VerificationError):
             return None
 
+    @property
+    def modelled_frac(self) -> float:
+        """Share of the scenarios in the model that the last plan keeps, all limits as tight as they were."""
+        x, value = self.solver.x, self.solver.compiled.value
+        recourse = self.solver.spec.recourse
+        if x is None or recourse is None:
+            return 0.0
+        return 1.0 - sum(p * value(x, f"v_missed[{s}]") for s, p in enumerate(recourse.weight))
+
     def _told(self, outcome: Outcome) -> Outcome:
         """The outcome with what its gap is a gap of: the expected cost, beside which the bill is told."""
         usd = 0.0 if outcome.decision is None else outcome.decision.usd

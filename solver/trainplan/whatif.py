@@ -46,6 +46,9 @@ class Row(Record):
     status: Status
     reason: str = ""
     total_usd: float | None = None
+    """As planned."""
+    expected_usd: float | None = None
+    """Mean over simulated launches; None where the plan was not simulated."""
     finish_s: float | None = None
     tokens: float | None = None
     gap_frac: float | None = None
@@ -198,7 +201,15 @@ def _job(case: CaseText, point: Point, directory: Path | None, how: How) -> Job 
             raise
         reason = "; ".join(str(problem) for problem in error.problems)
         return Row(key="", name=point.name, changes=dict(point.changes), status="bad-input", reason=reason)
-    said = [data, fingerprint(directory), __version__, how.promise, _model_files(data)]
+    # Rows kept when they told less are made again.
+    said = [
+        data,
+        fingerprint(directory),
+        __version__,
+        how.promise,
+        _model_files(data),
+        list(Row.model_fields),
+    ]
     key = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     return Job(key, point, data, directory, how.time_limit_s, how.promise)
 
@@ -301,6 +312,7 @@ def _row(job: Job, found: Plan) -> Row:
         changes=dict(job.point.changes),
         status="ok" if found.status == "optimal" else "unproven",
         total_usd=found.total_usd,
+        expected_usd=found.expected_usd,
         finish_s=found.finish_s,
         tokens=found.tokens,
         gap_frac=found.solver.gap_frac,

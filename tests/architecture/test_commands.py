@@ -57,5 +57,5 @@ def test_every_command_and_option_has_help(path: str, command: Any) -> None:
 def test_every_option_in_the_readme_exists() -> None:
     text = README.read_text(encoding="utf-8")
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", re.sub(r"```sh.*?```", "", text, flags=re.DOTALL)))
-    there = {option for _, command in commands() for p in command.params for option in p.opts}
+    there = {o for _, command in commands() for p in command.params for o in (*p.opts, *p.secondary_opts)}
     assert named - there - {"--help"} == set()

@@ -6,6 +6,10 @@ For every case and every wanted chance (50, 80, 95 %) the plan is run through sc
 never used. It is right when the share that ends in time and in budget is within two points of what was wanted,
 or above it where no plan with that chance was found whose mean simulated cost is lower. A plan that says it cannot
 promise is counted apart.
+
+Over the chances of a case two more things are counted, which should not be: plans that are less sure than the plan
+for a lower chance and do not keep their own, and plans that cost more on average than the plan that keeps a higher
+one.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +41,8 @@ from trainplan_models.simulation import simulate
 
 WANTED = (0.5, 0.8, 0.95)
 NEAR_FRAC = 0.02
+NOISE_FRAC = 0.005
+"""Plans are chosen on other scenarios than those they are judged on."""
 FRESH_SEED = 977
 DAY_S = 86400.0
 
@@ -54,6 +61,8 @@ class Row:
     chance: float
     low: float
     cost_usd: float
+    expected_usd: float
+    """Mean over the fresh scenarios."""
     finish_days: float
     margin: float
     verdict: str
@@ -148,6 +157,7 @@ def measured(raw: dict[str, Any], wanted: float, scenarios: int) -> Row | None:
         chance=found.p_both,
         low=found.p_both_low,
         cost_usd=plan.total_usd,
+        expected_usd=found.cost_mean_usd,
         finish_days=plan.finish_s / DAY_S,
         margin=0.0 if plan.risk is None else plan.risk.margin_frac,
         verdict=verdict(plan, wanted, found.p_both),
@@ -168,6 +178,21 @@ def rows(cases: int, seed: int, scenarios: int) -> Iterator[Row]:
         yield from found
 
 
+def between_levels(found: list[Row]) -> dict[str, list[str]]:
+    """Cases in which the plans for two chances contradict each other, by more than noise."""
+    contradictions: dict[str, list[str]] = {"less sure than for less": [], "dearer than for more": []}
+    for lower, higher in combinations(found, 2):
+        if lower.case != higher.case or lower.wanted >= higher.wanted:
+            continue
+        kept = higher.chance >= higher.wanted - NEAR_FRAC
+        told = f"{lower.case} {lower.wanted:.0%}/{higher.wanted:.0%}"
+        if not kept and higher.chance < lower.chance - NOISE_FRAC:
+            contradictions["less sure than for less"].append(told)
+        if kept and higher.expected_usd < lower.expected_usd * (1.0 - NOISE_FRAC):
+            contradictions["dearer than for more"].append(told)
+    return contradictions
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", type=int, default=30)
@@ -180,15 +205,20 @@ def main() -> None:
         found.append(row)
         if not arguments.json:
             print(
-                f"{row.case:<16} wanted {row.wanted:4.0%} got {row.chance:6.1%} cost {row.cost_usd:12,.0f} USD "
+                f"{row.case:<16} wanted {row.wanted:4.0%} got {row.chance:6.1%} cost {row.expected_usd:12,.0f} USD "
                 f"finish {row.finish_days:6.2f} d margin {row.margin:5.3f} {row.seconds:5.1f} s  {row.verdict}",
                 flush=True,
             )
-    counts = Counter(row.verdict for row in found)
+    counts, levels = Counter(row.verdict for row in found), between_levels(found)
     if arguments.json:
-        print(json.dumps({"rows": [asdict(row) for row in found], "verdicts": counts}, indent=1))
+        print(
+            json.dumps(
+                {"rows": [asdict(row) for row in found], "verdicts": counts, "levels": levels}, indent=1
+            )
+        )
     else:
         print(", ".join(f"{name}: {count}" for name, count in sorted(counts.items())))
+        print("\n".join(f"{name}: {', '.join(cases) or 'none'}" for name, cases in levels.items()))
 
 
 if __name__ == "__main__":

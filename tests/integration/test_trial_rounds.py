@@ -83,7 +83,7 @@ def test_expected_rounds_are_the_mean_over_everything_that_can_happen(
     assert task.expected_rounds == pytest.approx(by_count @ np.arange(rounds + 1))
 
 
-def test_the_bill_is_expected_and_the_calendar_the_worst_case() -> None:
+def test_the_bill_is_expected_and_the_calendar_for_every_round() -> None:
     sure, trial = planned(asked()), planned(asked("stop_chance: 40%"))
     expected = (1.0 - 0.6**5) / 0.4 / 5.0
     assert trial.finish_s == pytest.approx(sure.finish_s)
@@ -107,8 +107,9 @@ def test_the_bill_is_expected_and_the_calendar_the_worst_case() -> None:
     assert row.none_chance_frac == 0.0
     assert row.worst_usd - row.expected_usd == pytest.approx(sure.total_usd - trial.total_usd, abs=0.05)
     text = render(document(trial))
-    assert "Rounds that may be left out" in text and "Worst case" in text and "time is reserved" in text
-    assert "Worst case" not in render(document(sure))
+    assert "Rounds that may be left out" in text and "time is reserved" in text
+    assert f"{trial.worst_usd:,.2f} USD as planned, if every round of tune is done" in text
+    assert "With every round" not in render(document(sure))
 
 
 def test_a_task_that_may_not_be_done_is_billed_by_its_chance() -> None:

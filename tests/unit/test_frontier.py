@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainplan.cli.frontier import csv_of
+from trainplan.cli.frontier import csv_of, document_of
 from trainplan.frontier import Frontier, FrontierPoint, _unbeaten, frontier
 from trainplan.frontier_chart import html_of, svg_of
 from trainplan.planning import plan
+from trainplan.report.render_markdown import render
 from trainplan_models.base import InfeasibleError
 from trainplan_models.case import Case
 from trainplan_models.casefile import case_from_text
@@ -82,13 +83,15 @@ def test_points_within_the_budget_are_marked(traced: Frontier) -> None:
 def test_more_chance_costs_more() -> None:
     found = frontier(case("deadline=9 days", "budget="), builtin(), against="reliability", most_points=4)
     chances = [point.chance_frac for point in found.points]
-    costs = [point.total_usd for point in found.points]
-    assert None not in chances
+    costs = [point.expected_usd for point in found.points]
+    assert None not in chances and None not in costs
     assert chances == sorted(chances, reverse=True)  # type: ignore[type-var]
-    assert costs == sorted(costs, reverse=True)
+    assert costs == sorted(costs, reverse=True)  # type: ignore[type-var]
     for point in found.points:
         again = plan(case("deadline=9 days", "budget=", *point.overrides), builtin(), compare=False)
-        assert again.total_usd == point.total_usd
+        assert (again.total_usd, again.expected_usd) == (point.total_usd, point.expected_usd)
+    assert "Expected USD" in render(document_of(found))
+    assert "expected USD" in svg_of(found) and "expected USD" in html_of(found)
 
 
 def test_without_any_plan_there_is_no_frontier() -> None:
@@ -96,6 +99,19 @@ def test_without_any_plan_there_is_no_frontier() -> None:
         frontier(
             case("tasks.train.model=llama-3-70b", "resources.max_nodes=1 nodes"), builtin(), promise=False
         )
+
+
+def test_what_was_not_simulated_is_called_planned(traced: Frontier) -> None:
+    text = render(document_of(traced))
+    assert "Planned USD" in text and "Expected USD" not in text
+    assert "planned USD" in svg_of(traced)
+
+
+def test_what_costs_less_as_planned_and_more_on_average_is_beaten() -> None:
+    early = point(1.0, 10.0).model_copy(update={"expected_usd": 11.0})
+    late = point(2.0, 9.0).model_copy(update={"expected_usd": 14.0})
+    assert _unbeaten([early, late], lambda p: p.finish_s) == [early]
+    assert len(_unbeaten([point(1.0, 10.0), point(2.0, 9.0)], lambda p: p.finish_s)) == 2
 
 
 def point(finish_s: float, usd: float) -> FrontierPoint:
@@ -143,4 +159,4 @@ def test_a_name_cannot_break_the_page(traced: Frontier) -> None:
 def test_csv_has_a_line_for_each_point(traced: Frontier) -> None:
     lines = csv_of(traced).splitlines()
     assert len(lines) == 1 + len(traced.points)
-    assert lines[0].startswith("overrides,total_usd,finish_days")
+    assert lines[0].startswith("overrides,expected_usd,total_usd,finish_days")

@@ -215,6 +215,21 @@ SPECS["recourse-turns"] = spec(
         miss_frac=0.5,
     ),
 )
+SPECS["recourse-turns-later"] = replace(
+    SPECS["recourse-turns"],
+    tasks=(TaskSpec("a"), TaskSpec("b", (0,)), TaskSpec("c")),
+    options=(option(0), option(1, 1), option(2)),
+    resources=(limited((inf, inf, inf), "spot"), limited((inf, inf, inf), "on-demand")),
+    windows=((0.0, 20.0), (20.0, 40.0), (40.0, 60.0)),
+    recourse=Recourse(
+        weight=(1.0,),
+        time_factor={0: (1.1,), 1: (1.2,), 2: (1.3,)},
+        usd_factor={0: (1.0,), 1: (1.0,), 2: (1.0,)},
+        wait_days={},
+        instead={},
+        miss_frac=0.5,
+    ),
+)
 SPECS |= {
     "selection-stretched": replace(SPECS["goals"], question="most-tokens"),
     "goals-fastest": replace(SPECS["goals"], question="fastest"),

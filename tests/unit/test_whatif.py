@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainplan import whatif
+from trainplan.cli.what_if import document_of
 from trainplan.comparison import csv_of, differing, records_of, write_xlsx
 from trainplan.planning import plan
 from trainplan.sweep_points import points_of
@@ -149,6 +150,18 @@ def test_only_inputs_that_differ_are_shown_with_differences_to_the_first() -> No
         rows[2].total_usd / rows[0].total_usd - 1.0  # type: ignore[operator]
     )
     assert "tokens" not in first, "the same in all rows"
+
+
+def test_what_is_simulated_is_compared_by_expected_cost() -> None:
+    rows = sweep(VARIED[:1], how=How(workers=1))
+    case = case_from_text(TEXT, overrides=[f"{key}={value}" for key, value in rows[-1].changes.items()])
+    assert rows[-1].expected_usd == plan(case, builtin(), compare=False).expected_usd
+    record = records_of(rows)[-1]
+    assert record["more_expected_usd"] == rows[-1].expected_usd - rows[0].expected_usd  # type: ignore[operator]
+    columns = [column.name for column in document_of(rows).sections[0].tables[0].columns]
+    assert [name for name in columns if "USD" in name] == ["Expected USD", "Planned USD"]
+    planned = [column.name for column in document_of(sweep(VARIED[:1])).sections[0].tables[0].columns]
+    assert [name for name in planned if "USD" in name] == ["Planned USD"]
 
 
 def test_csv_has_a_line_for_each_row() -> None:

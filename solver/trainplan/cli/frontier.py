@@ -97,7 +97,16 @@ def csv_of(found: Frontier) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["overrides", "total_usd", "finish_days", "chance_frac", "within_budget", "corner", "decision"]
+        [
+            "overrides",
+            "expected_usd",
+            "total_usd",
+            "finish_days",
+            "chance_frac",
+            "within_budget",
+            "corner",
+            "decision",
+        ]
     )
     for point in found.points:
         chance = "" if point.chance_frac is None else point.chance_frac
@@ -105,6 +114,7 @@ def csv_of(found: Frontier) -> str:
         writer.writerow(
             [
                 "; ".join(point.overrides),
+                "" if point.expected_usd is None else point.expected_usd,
                 point.total_usd,
                 days,
                 chance,
@@ -120,12 +130,14 @@ def document_of(found: Frontier) -> Document:
     """The points of a frontier as a table."""
     from trainplan.report.document import Column, Document, Section, Table
 
+    simulated = any(point.expected_usd is not None for point in found.points)
     table = Table(
         title="Plans that are not beaten",
         columns=(
             Column("plan --set", wraps=True),
-            Column("USD", numeric=True),
-            Column("Days", numeric=True),
+            *((Column("Expected USD", numeric=True),) if simulated else ()),
+            Column("Planned USD", numeric=True),
+            Column("Planned days", numeric=True),
             Column("Chance", numeric=True),
             Column("Corner"),
             Column("In budget"),
@@ -134,6 +146,7 @@ def document_of(found: Frontier) -> Document:
         rows=tuple(
             (
                 ", ".join(point.overrides),
+                *((f"{point.usd:,.2f}",) if simulated else ()),
                 f"{point.total_usd:,.2f}",
                 f"{point.finish_s / 86400.0:.2f}",
                 "-" if point.chance_frac is None else f"{point.chance_frac:.1%}",
@@ -143,7 +156,12 @@ def document_of(found: Frontier) -> Document:
             )
             for point in found.points
         ),
-        note="Each is what `plan` answers with these overrides.",
+        note="Each is what `plan` answers with these overrides. "
+        + (
+            "Compared by expected cost, the mean over simulated launches."
+            if simulated
+            else "Compared by planned cost: nothing was simulated."
+        ),
     )
     title = f"{found.case}: cost against {'finish time' if found.against == 'finish' else 'reliability'}"
     return Document(title=title, sections=(Section(title="Frontier", tables=(table,)),))

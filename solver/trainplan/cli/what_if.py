@@ -139,13 +139,15 @@ def document_of(rows: Sequence[Row]) -> Document:
     from trainplan.report.document import Column, Document, Section, Table
 
     keys = differing(rows)
+    simulated = any(row.expected_usd is not None for row in rows)
     named = any(row.name and not _says_the_same(row, keys) for row in rows[1:])
     columns = (
         *((Column("Point"),) if named or not keys else ()),
         *(Column(key) for key in keys),
-        Column("USD", numeric=True),
+        Column("Expected USD" if simulated else "Planned USD", numeric=True),
         Column("Difference", numeric=True),
-        Column("Days", numeric=True),
+        *((Column("Planned USD", numeric=True),) if simulated else ()),
+        Column("Planned days", numeric=True),
         Column("Difference", numeric=True),
         Column("Chance", numeric=True),
         Column("Plan", wraps=True),
@@ -154,27 +156,35 @@ def document_of(rows: Sequence[Row]) -> Document:
         (
             *((row.name,) if named or not keys else ()),
             *(row.changes.get(key, "(as it is)") for key in keys),
-            *_results(row, rows[0]),
+            *_results(row, rows[0], simulated=simulated),
         )
         for row in rows
     )
-    table = Table(title="Points", columns=columns, rows=body, note="Differences are to the case as it is.")
+    table = Table(title="Points", columns=columns, rows=body, note=_note(simulated=simulated))
     failed = sum(row.total_usd is None for row in rows)
     facts = (("Points", f"{len(rows):,}"), ("Without a plan", f"{failed:,}"))
     return Document(title="What if", sections=(Section(title="Side by side", facts=facts, tables=(table,)),))
+
+
+def _note(*, simulated: bool) -> str:
+    expected = " Expected: mean over simulated launches." if simulated else " Nothing was simulated."
+    return f"Differences are to the case as it is.{expected}"
 
 
 def _says_the_same(row: Row, keys: Sequence[str]) -> bool:
     return row.name == ", ".join(f"{key}={row.changes[key]}" for key in keys if key in row.changes)
 
 
-def _results(row: Row, base: Row) -> tuple[str, ...]:
-    if row.total_usd is None or row.finish_s is None:
+def _results(row: Row, base: Row, *, simulated: bool) -> tuple[str, ...]:
+    """What a row tells, its cost as expected where plans were simulated."""
+    usd, base_usd = (row.expected_usd, base.expected_usd) if simulated else (row.total_usd, base.total_usd)
+    if row.total_usd is None or row.finish_s is None or usd is None:
         reason = row.reason.splitlines()[0] if row.reason else ""
-        return ("-", "-", "-", "-", "-", f"{row.status}: {reason}")
+        return (*("-",) * (6 if simulated else 5), f"{row.status}: {reason}")
     return (
-        f"{row.total_usd:,.2f}",
-        _apart(row.total_usd, base.total_usd, ",.2f"),
+        f"{usd:,.2f}",
+        _apart(usd, base_usd, ",.2f"),
+        *((f"{row.total_usd:,.2f}",) if simulated else ()),
         f"{row.finish_s / 86400.0:.2f}",
         _apart(row.finish_s / 86400.0, None if base.finish_s is None else base.finish_s / 86400.0, ".2f"),
         "-" if row.chance_frac is None else f"{row.chance_frac:.1%}",

@@ -17,16 +17,14 @@ planned and :math:`\delta_{rs}` the wait for the nodes of a resource that no pre
 
     E_{ts} \ge B_w i_{tw} + g_{ts} + \sum_{w' \ge w} \ell_{tw's},\qquad i_{tw} \ge s_{ow}
 
-since what is set up in a window waits for it. Where tasks take turns on the same nodes (:math:`q_{pt} = 1`, see
-``capacity``) and there is one window, and where the nodes of all are limited,
+since what is set up in a window waits for it. For tasks that take turns on the same nodes see ``turns``; where
+the nodes of all are limited,
 
 .. math::
-    E_{ts} \ge E_{ps} + g_{ts} + \ell_{tws} - M_s (1 - q_{ptw}),\qquad
     \sum_o N_o \Big( \lambda_{os} D_o \sum_w x_{ow} + S_o \sum_w s_{ow} - (\lambda_{os} D_o - D'_{os}) f_{os} \Big)
     \le N^{max} F_s
 
-Over more windows the first is left out, so that a scenario may look better than it is. Nodes bought are there
-until the purchase ends; node-time past it is
+Nodes bought are there until the purchase ends; node-time past it is
 
 .. math::
     h_{rs} \ge \sum_{o: r(o)=r} N_o \sum_w (\lambda_{os} D_o x_{ow} + S_o s_{ow}) - \sum_{k \in r} (L_k - \tau_r) y_k
@@ -51,6 +49,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
+from trainplan.formulation import turns
 from trainplan.formulation.context import Context
 from trainplan.formulation.goals import MOST_BUDGET
 from trainplan.problem import Recourse
@@ -175,26 +174,12 @@ def _add_ends(ctx: Context, recourse: Recourse) -> None:
             + sum(length[t, v, s] for v in windows[t] if v >= w)
         ),
     )
-    _add_turns(ctx, recourse, whole)
+    horizon = inputs.time(spec.windows[-1][1])
+    beyond = _beyond(ctx, recourse)
+    turns.add(ctx, added, {s: horizon + beyond(horizon, s) for s in m.SCENARIOS})
     _add_node_time(ctx, recourse)
     m.c_finish_in = Constraint(pairs, rule=lambda m, t, s: m.v_finish_in[s] >= m.v_end_in[t, s])
     m.e_expected_finish = sum(p * m.v_finish_in[s] for s, p in enumerate(recourse.weight))
-
-
-def _add_turns(ctx: Context, recourse: Recourse, whole: dict[tuple[int, int], Any]) -> None:
-    """Tasks that share nodes one after the other do so in every scenario.
-
-    Only where there is one window: with more, a task may be before another in one and beside it in the next.
-    """
-    m, inputs = ctx.m, ctx.inputs
-    turns = list(m.v_ends_before) if len(m.WINDOWS) == 1 and hasattr(m, "v_ends_before") else []
-    most = {s: inputs.length(0) + _beyond(ctx, recourse)(inputs.length(0), s) for s in m.SCENARIOS}
-    m.c_turn_in = Constraint(
-        [(*turn, s) for turn in turns for s in m.SCENARIOS],
-        rule=lambda m, p, t, w, s: (
-            m.v_end_in[t, s] >= m.v_end_in[p, s] + whole[t, s] - most[s] * (1 - m.v_ends_before[p, t, w])
-        ),
-    )
 
 
 def _add_node_time(ctx: Context, recourse: Recourse) -> None:

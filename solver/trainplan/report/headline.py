@@ -23,7 +23,7 @@ def headline(plan: Plan, bill: Bill) -> Section:
     facts += [
         *cost_facts(plan),
         ("Total cost", cost_words(plan, bill)),
-        *worst_facts(plan),
+        *rounds_facts(plan),
         ("Finish", finish_words(plan)),
         *chance_facts(plan),
         *efficiency_facts(plan, bill),
@@ -63,15 +63,19 @@ def cost_words(plan: Plan, bill: Bill) -> str:
     return f"{total}, {wording.usd(left)} USD below the budget"
 
 
-def worst_facts(plan: Plan) -> list[tuple[str, str]]:
-    """What the plan costs at the worst, where rounds need not all be done."""
+def rounds_facts(plan: Plan) -> list[tuple[str, str]]:
+    """What the plan costs with every round done, where the total counts those that are expected.
+
+    As planned, like the total: simulated launches may cost more.
+    """
     if plan.worst_usd is None:
         return []
     names = ", ".join(trial.task for trial in plan.trials)
     return [
         (
-            "Worst case",
-            f"{wording.usd(plan.worst_usd)} USD with every round of {names}; the total is expected",
+            "With every round",
+            f"{wording.usd(plan.worst_usd)} USD as planned, if every round of {names} is done; "
+            "the total cost counts the rounds expected",
         )
     ]
 

@@ -7,7 +7,11 @@ from trainplan.report.document import Column, Section, Table
 from trainplan_models.plan import Plan, Risk
 
 LEAST_SPREAD_FRAC = 0.0005
-METHODS = {"scenarios": "scenarios in the model", "margin": "a margin left free"}
+METHODS = {
+    "scenarios": "scenarios in the model",
+    "margin": "a margin left free",
+    "chance first": "scenarios in the model, chance before cost",
+}
 NOT_SIMULATED = "not simulated: P50 and P90 and the chance of being in time and in budget are not known"
 
 

@@ -73,7 +73,7 @@ TRIALS = (
     Column("All are done", numeric=True),
     Column("None is done", numeric=True),
     Column("Expected USD", numeric=True),
-    Column("Worst-case USD", numeric=True),
+    Column("Every round, USD", numeric=True),
 )
 TASKS = (Column("Task"), Column("From"), Column("To"), Column("Length", numeric=True))
 
@@ -135,11 +135,11 @@ def _trials(plan: Plan) -> Table:
         for trial in plan.trials
     )
     note = (
-        "From, to and nodes of these tasks, and the finish, are the worst case: time is reserved for every round. "
+        "From, to and nodes of these tasks, and the planned finish, are for all rounds: time is reserved for each. "
         "The bill, its total and the budget line count the expected rounds"
     )
     if plan.worst_usd is not None:
-        note += f"; with every round the plan costs {wording.usd(plan.worst_usd)} USD"
+        note += f"; with every round the plan costs {wording.usd(plan.worst_usd)} USD as planned"
     return Table(title="Rounds that may be left out", columns=TRIALS, rows=rows, note=f"{note}.")
 
 
