@@ -39,6 +39,35 @@ def crowded_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Proble
     return replace(spec, options=long, datasets=(), deadline_days=spec.deadline_days * 1.3)
 
 
+def repeated_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> ProblemSpec:
+    """A problem in which nodes can be bought twice, and not all of it may fit one purchase."""
+    pick = Random(seed)
+    lengths = [pick.choice([1.0, 2.0, 4.0]) for _ in range(2)]
+    spec = _problem(pick, questions, tasks=pick.choice([1, 2]), lengths=lengths, modes=("capacity-block",))
+    options = tuple(
+        replace(
+            o,
+            resource=pick.choice([o.resource, *[r for r, one in enumerate(spec.resources) if one.committed]]),
+            nodes=min(o.nodes, 2),
+        )
+        for o in spec.options
+        if int(o.key.split("-")[1]) < 2
+    )
+    once = [replace(p, days=min(p.days, round(0.8 * spec.windows[-1][1]) + 1.0)) for p in spec.products]
+    return replace(
+        spec,
+        options=options,
+        products=tuple(replace(p, purchase=number) for number in range(2) for p in once),
+        resources=tuple(
+            replace(r, latest_start_days=pick.choice([3.0, 9.0]), most_at_once=pick.choice([inf, 2.0, 3.0]))
+            if r.committed
+            else r
+            for r in spec.resources
+        ),
+        datasets=(),
+    )
+
+
 def _problem(
     pick: Random,
     questions: tuple[str, ...],
