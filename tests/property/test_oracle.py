@@ -148,7 +148,7 @@ def test_one_crowded_task_is_done_as_well_as_can_be(session: Session, seed: int)
 def test_several_purchases_are_made_as_well_as_can_be(session: Session) -> None:
     seen: Counter[int] = Counter()
 
-    @standard(120)
+    @standard(40)
     @given(seeds)
     def check(seed: int) -> None:
         spec = repeated_problem(seed)
@@ -158,7 +158,7 @@ def test_several_purchases_are_made_as_well_as_can_be(session: Session) -> None:
 
     check()
     print(dict(sorted(seen.items())))
-    assert CASES or (seen[1] > 15 and seen[2] > 5)
+    assert CASES or (seen[1] > 5 and seen[2] > 5)
 
 
 @standard(80)
