@@ -160,6 +160,9 @@ class Remainder:
                 self.row({("b", t, w): -1.0, day: 1.0}, start)
                 terms, constant = self.time(t, on)
                 self.row(terms | {("b", t, w): 1.0, day: -1.0}, lasts - start - constant)
+                if any((o, w + 1) in self.plans[t].runs_on for o, _ in on):
+                    terms, constant = self.stretch(t, w)
+                    self.row(terms | {day: -1.0}, lasts - start - constant)
             if purchase.after is not None:
                 first = spec.products[self.bought[purchase.after].product]
                 self.row({("day", purchase.after): 1.0, day: -1.0}, -first.days)

@@ -18,8 +18,10 @@ For every set :math:`A` of tasks that may all run at the same time, with
     \sum_{t \in A} n_{tw} \le N^{max} + M_{Aw} Q_{Aw}
 
 and :math:`M` what the sum can exceed its limit by. Where several purchases of a resource can be made, what is
-drawn from each, :math:`z_{trwp}` for :math:`n_{trw}`, is within what it holds. Where there are too many such sets, tasks of one chain
-of the precedence count once, with the most nodes any of them has in the window, and nobody takes turns:
+drawn from each, :math:`z_{trwp}` for :math:`n_{trw}`, is within what it holds.
+
+Where there are too many such sets, tasks of one chain of the precedence count once, with the most nodes any
+of them has in the window, and nobody takes turns:
 
 .. math::
     n_{crw} \ge n_{trw} \quad (t \in c),\qquad \sum_c n_{crw} \le H_{rw} + \sum_{k \in r} y_k

@@ -10,20 +10,21 @@ It begins on a whole day :math:`d_{rp}` and gives its nodes back :math:`\tau_r` 
 task does on it lies within, at the start of the task's stretch of the window:
 
 .. math::
-    B_w + b_{tw} \ge d_{rp} - H (1 - g_{trwp})
+    B_w + b_{tw} \ge d_{rp} - M (1 - g_{trwp})
 
     B_w + b_{tw} + \sum_{o: r(o)=r} (D_o x_{ow} + S_o s_{ow})
-        \le d_{rp} + \sum_{k \in (r, p)} (L_k - \tau_r) p_k + H (1 - g_{trwp})
+        \le d_{rp} + \sum_{k \in (r, p)} (L_k - \tau_r) p_k + M (1 - g_{trwp})
 
     c_{trw} \ge u_{ow} \quad (r(o) = r)
 
 Where only one purchase of a resource can be made, :math:`g_{trwp} = c_{trw}`. Else a task draws so many
 nodes from each of them (``capacity`` sums what is drawn), from first to last of what it does there in the
-window, and the purchases are told apart by their order in time:
+window, to the end of its stretch where that runs on into the next window (by another purchase, it may be).
+The purchases are told apart by their order in time:
 
 .. math::
-    n_{trw} \le \sum_p z_{trwp},\quad z_{trwp} \le Y_{rp} g_{trwp},\quad c_{trw} \le \sum_p g_{trwp},\qquad
-    d_{rp} \le d_{r,p+1},\quad \sum_{k \in (r, p+1)} p_k \le \sum_{k \in (r, p)} p_k
+    n_{trw} \le \sum_p z_{trwp},\quad z_{trwp} \le Y_{rp} g_{trwp},\quad c_{trw} \le \sum_p g_{trwp},\quad
+    g_{trwp} \le \sum_{k \in (r, p)} p_k,\qquad d_{rp} \le d_{r,p+1},\quad \sum_{k \in (r, p+1)} p_k \le \sum_{k \in (r, p)} p_k
 
 Those that are there at the same time share the most that may be bought; :math:`a_{rpq}` says that
 :math:`p` has ended when :math:`q` begins:
@@ -117,7 +118,16 @@ def add(ctx: Context) -> None:
     m.v_start_day = Var(
         list(m.products_of),
         within=NonNegativeIntegers,
-        bounds=lambda _, r, p: (0, int(min(spec.resources[r].latest_start_days, horizon))),
+        bounds=lambda _, r, p: (
+            0,
+            int(
+                min(
+                    spec.resources[r].latest_start_days,
+                    horizon,
+                    max(spec.products[k].last_day for k in m.products_of[r, p]),
+                )
+            ),
+        ),
     )
     _add_price_days(ctx)
     _add_within(ctx)
@@ -151,7 +161,6 @@ def _add_within(ctx: Context) -> None:
         if option.resource in sold:
             uses.setdefault((option.task, option.resource, w), []).append((o, w))
     cells = list(uses)
-    horizon = inputs.time(spec.windows[-1][1])
     m.v_on_purchase = Var(cells, within=Binary)
     m.c_on_purchase = Constraint(
         [(cell, use) for cell in cells for use in uses[cell]],
@@ -159,27 +168,43 @@ def _add_within(ctx: Context) -> None:
     )
     drawn = [(*cell, p) for cell in cells for p in m.purchases_of.get(cell[1], [0])]
 
-    def slack(t: int, r: int, w: int, p: int) -> Any:
-        on = m.v_draws[t, r, w, p] if r in m.purchases_of else m.v_on_purchase[t, r, w]
-        return horizon * (1 - on)
+    def off(t: int, r: int, w: int, p: int) -> Any:
+        return 1 - (m.v_draws[t, r, w, p] if r in m.purchases_of else m.v_on_purchase[t, r, w])
 
-    m.c_after_purchase_begins = Constraint(
-        drawn,
-        rule=lambda m, t, r, w, p: (
-            inputs.start(w) + m.v_begin[t, w]
-            >= inputs.time(1.0) * m.v_start_day[r, p] - slack(t, r, w, p)
-        ),
-    )
+    def after_it_begins(m: object, t: int, r: int, w: int, p: int) -> object:
+        day = ctx.m.v_start_day[r, p]
+        slack = max(inputs.time(day.ub) - inputs.start(w), 0.0) * off(t, r, w, p)
+        return inputs.start(w) + ctx.m.v_begin[t, w] >= inputs.time(1.0) * day - slack
+
+    m.c_after_purchase_begins = Constraint(drawn, rule=after_it_begins)
+
+    def ends(r: int, p: int) -> Any:
+        tail = spec.resources[r].unusable_tail_days
+        return inputs.time(1.0) * m.v_start_day[r, p] + sum(
+            inputs.time(spec.products[k].days - tail) * m.v_length[k] for k in m.products_of[r, p]
+        )
 
     def before_it_ends(m: object, t: int, r: int, w: int, p: int) -> object:
-        tail = spec.resources[r].unusable_tail_days
-        ends = inputs.time(1.0) * ctx.m.v_start_day[r, p] + sum(
-            inputs.time(spec.products[k].days - tail) * ctx.m.v_length[k] for k in ctx.m.products_of[r, p]
-        )
         done = inputs.start(w) + ctx.m.v_begin[t, w] + sum(ctx.m.e_time[use] for use in uses[t, r, w])
-        return done <= ends + slack(t, r, w, p)
+        return done <= ends(r, p) + (inputs.start(w) + inputs.length(w)) * off(t, r, w, p)
 
     m.c_before_purchase_ends = Constraint(drawn, rule=before_it_ends)
+
+    def until_it_runs_on(m: object, t: int, r: int, w: int, p: int, o: int) -> object:
+        done = inputs.start(w) + ctx.m.v_begin[t, w] + ctx.m.e_length[t, w]
+        slack = off(t, r, w, p) + 1 - ctx.m.v_runs_on[o, w + 1]
+        return done <= ends(r, p) + (inputs.start(w) + inputs.length(w)) * slack
+
+    m.c_purchase_lasts = Constraint(
+        [
+            (t, r, w, p, o)
+            for t, r, w, p in drawn
+            if r in m.purchases_of
+            for o, _ in uses[t, r, w]
+            if (o, w + 1) in m.v_runs_on
+        ],
+        rule=until_it_runs_on,
+    )
     _add_alone(ctx, cells)
 
 
@@ -193,9 +218,7 @@ def _add_several(ctx: Context) -> None:
     cells = sorted({key[:3] for key in m.v_drawn})
     m.c_drawn_enough = Constraint(
         cells,
-        rule=lambda m, t, r, w: (
-            m.v_nodes[t, r, w] <= sum(m.v_drawn[t, r, w, p] for p in m.purchases_of[r])
-        ),
+        rule=lambda m, t, r, w: m.v_nodes[t, r, w] <= sum(m.v_drawn[t, r, w, p] for p in m.purchases_of[r]),
     )
     m.c_drawn_where_draws = Constraint(
         list(m.v_drawn),
@@ -207,6 +230,10 @@ def _add_several(ctx: Context) -> None:
             sum(m.v_draws[t, r, w, p] for p in m.purchases_of[r]) >= m.v_on_purchase[t, r, w]
         ),
     )
+    m.c_draws_from_what_is_made = Constraint(
+        list(m.v_draws),
+        rule=lambda m, t, r, w, p: m.v_draws[t, r, w, p] <= sum(m.v_length[k] for k in m.products_of[r, p]),
+    )
     following = [(r, p, q) for r, numbers in m.purchases_of.items() for p, q in pairwise(numbers)]
     m.c_begins_in_order = Constraint(
         following, rule=lambda m, r, p, q: m.v_start_day[r, p] <= m.v_start_day[r, q]
@@ -214,8 +241,7 @@ def _add_several(ctx: Context) -> None:
     m.c_first_is_made_first = Constraint(
         following,
         rule=lambda m, r, p, q: (
-            sum(m.v_length[k] for k in m.products_of[r, q])
-            <= sum(m.v_length[k] for k in m.products_of[r, p])
+            sum(m.v_length[k] for k in m.products_of[r, q]) <= sum(m.v_length[k] for k in m.products_of[r, p])
         ),
     )
     _add_at_once(ctx, most)
