@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 HOUR_S = 3600.0
 SOON_S = HOUR_S
 """What the plan lets follow within this time follows at once."""
+SAME_S = 1.0
+"""Moments this close are the same."""
 ON_DEMAND_WAIT_S = 2 * HOUR_S
 """Wait for on-demand nodes that the rule leaves time for."""
 LATER_SLOWER_FACTOR = 1.15
@@ -142,16 +145,22 @@ def _window(plan: Plan, case: Case, catalog: Catalog, segment: Segment | None) -
     if segment is None or catalog.modes[segment.mode].paid != "committed":
         return 0.0, inf
     tail_s = catalog.modes[segment.mode].unusable_tail_s
-    covering = [
-        buy
+    spans = [
+        (buy.start_s, buy.end_s - tail_s, buy.nodes * buy.count)
         for buy in plan.purchases
         if (buy.pool, buy.mode) == (segment.pool, segment.mode)
-        and buy.start_s < segment.end_s
-        and buy.end_s > segment.start_s
     ]
-    if not covering:
+    if not any(start_s < segment.end_s and end_s > segment.start_s for start_s, end_s, _ in spans):
         return 0.0, inf
-    return min(buy.start_s for buy in covering), max(buy.end_s for buy in covering) - tail_s
+    nodes = segment.nodes + segment.spare_nodes
+
+    def enough(at_s: float) -> bool:
+        return sum(count for start_s, end_s, count in spans if start_s <= at_s < end_s) >= nodes
+
+    moments = sorted({moment for start_s, end_s, _ in spans for moment in (start_s, end_s)})
+    before = list(takewhile(enough, (t for t in reversed(moments) if t <= segment.start_s + SAME_S)))
+    gone = (t for t in moments if t >= segment.end_s - SAME_S and not enough(t))
+    return before[-1] if before else moments[0], next(gone, moments[-1])
 
 
 # The way out of spot

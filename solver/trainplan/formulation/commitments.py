@@ -24,7 +24,8 @@ The purchases are told apart by their order in time:
 
 .. math::
     n_{trw} \le \sum_p z_{trwp},\quad z_{trwp} \le Y_{rp} g_{trwp},\quad c_{trw} \le \sum_p g_{trwp},\quad
-    g_{trwp} \le \sum_{k \in (r, p)} p_k,\qquad d_{rp} \le d_{r,p+1},\quad \sum_{k \in (r, p+1)} p_k \le \sum_{k \in (r, p)} p_k
+    g_{trwp} \le \sum_{k \in (r, p)} p_k,\qquad d_{rp} \le d_{r,p+1},\quad
+    \sum_{k \in (r, p+1)} p_k \le \sum_{k \in (r, p)} p_k
 
 Those that are there at the same time share the most that may be bought; :math:`a_{rpq}` says that
 :math:`p` has ended when :math:`q` begins:
