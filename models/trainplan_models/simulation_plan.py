@@ -7,7 +7,7 @@ from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING
 
-from trainplan_models.node_prices import node_price
+from trainplan_models.node_prices import price_over_time
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.simulation_world import World, gang_up_s, world_of
 from trainplan_models.spot_policy import FallbackRule
@@ -201,14 +201,8 @@ def _on_demand_usd(segment: Segment, case: Case, catalog: Catalog) -> float | No
     quota = next((q.on_demand for q in case.resources.quotas if q.pool == segment.pool), None)
     if quota is not None and quota < segment.nodes:
         return None
-    sold = (o for o in catalog.offers if o.pool == segment.pool and o.mode == "on-demand")
-    offer = next((o.usd_per_node_h for o in sold), None)
-    if offer is None:
-        return None
-    discounts = case.resources.discounts
-    usd = offer * (1.0 - discounts.get(segment.pool, discounts.get(segment.cloud, 0.0)))
-    price = node_price(case, segment.pool, (segment.cloud, segment.region), "on-demand", usd)
-    return float(price.mean(segment.start_s, segment.end_s))
+    price = price_over_time(segment.pool, "on-demand", case, catalog.pools())
+    return None if price is None else float(price.mean(segment.start_s, segment.end_s))
 
 
 def latest_end_s(steps: list[Step], place: int, case: Case) -> float | None:

@@ -226,7 +226,7 @@ def _begins_at_once(build: _Builder) -> bool:
         any(site.owned or site.grant for site in build.sites)
         or build.case.tasks[0].release is not None
         or bool(build.case.resources.freezes)
-        or bool(build.case.resources.price_changes)
+        or any(site.price_over_time for site in build.sites)
     )
     return len(build.works) == 1 and not held_back
 
