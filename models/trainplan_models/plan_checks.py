@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from trainplan_models import costs
 from trainplan_models.accounting import commitment_groups, commitment_use, total_usd
 from trainplan_models.node_prices import price_over_time
-from trainplan_models.plan import Placement, Plan
+from trainplan_models.plan import Placement, Plan, Purchase
 from trainplan_models.reliability import DAY_S
 
 if TYPE_CHECKING:
     from trainplan_models.case import Case
     from trainplan_models.catalog import Catalog
+    from trainplan_models.catalog.records import BillingMode
 
 _CENT = 0.0051
 _DAY_SLACK = 1e-6
@@ -94,21 +95,7 @@ def _terms(plan: Plan, case: Case, catalog: Catalog) -> Iterator[str]:
         mode = catalog.modes[purchases[0].mode]
         name = f"{mode.mode} {purchases[0].pool}"
         for buy in purchases:
-            days = (buy.end_s - buy.start_s) / DAY_S
-            terms = (
-                1
-                if len(mode.durations_days) > 1 or mode.unusable_tail_s
-                else round(days / mode.durations_days[0])
-            )
-            if not any(abs(days - terms * sold) < _DAY_SLACK for sold in mode.durations_days):
-                yield f"{name} is bought for {days:g} days, a length in which it is not sold"
-            if mode.sizes_nodes and buy.nodes not in mode.sizes_nodes:
-                yield f"{name} is bought as {buy.nodes} nodes, a size in which it is not sold"
-            if mode.max_lead_days is not None and buy.start_s / DAY_S > mode.max_lead_days + _DAY_SLACK:
-                yield f"{name} begins {buy.start_s / DAY_S:g} days ahead, at most {mode.max_lead_days:g} can be booked"
-            upfront_usd = buy.usd * mode.upfront_frac
-            if abs(buy.upfront_usd - upfront_usd) > _CENT:
-                yield f"{name}: {buy.upfront_usd:.2f} USD are paid up front, should be {upfront_usd:.2f}"
+            yield from (f"{name} {wrong}" for wrong in _terms_of(buy, mode))
         quota = next((q for q in case.resources.quotas if q.pool == purchases[0].pool), None)
         allowed = None if quota is None else getattr(quota, mode.quota_key.replace("-", "_"), None)
         limits = [limit for limit in (mode.max_nodes, allowed) if limit is not None]
@@ -117,6 +104,22 @@ def _terms(plan: Plan, case: Case, catalog: Catalog) -> Iterator[str]:
         )
         if limits and most > min(limits):
             yield f"{most} nodes of {name} are bought for the same time, at most {min(limits)} may be"
+
+
+def _terms_of(buy: Purchase, mode: BillingMode) -> Iterator[str]:
+    days, start_days = (buy.end_s - buy.start_s) / DAY_S, buy.start_s / DAY_S
+    sold = mode.durations_days
+    # What is sold in one length and keeps its nodes until the end of it is renewed.
+    terms = max(round(days / sold[0]), 1) if len(sold) == 1 and mode.unusable_tail_s == 0.0 else 1
+    if sold and not any(abs(days - terms * length) < _DAY_SLACK for length in sold):
+        yield f"is bought for {days:g} days, a length in which it is not sold"
+    if mode.sizes_nodes and buy.nodes not in mode.sizes_nodes:
+        yield f"is bought as {buy.nodes} nodes, a size in which it is not sold"
+    if mode.max_lead_days is not None and start_days > mode.max_lead_days + _DAY_SLACK:
+        yield f"begins {start_days:g} days ahead, at most {mode.max_lead_days:g} can be booked"
+    upfront_usd = buy.usd * mode.upfront_frac
+    if abs(buy.upfront_usd - upfront_usd) > _CENT:
+        yield f"takes {buy.upfront_usd:.2f} USD up front, should be {upfront_usd:.2f}"
 
 
 def _stored(plan: Plan, case: Case, tolerance: float) -> Iterator[str]:

@@ -43,11 +43,13 @@ def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
                 effect="as the catalogue has it; what you are quoted may differ" if offer else "",
             )
         )
-        rows += _price_changes(sites[pool], mode)
+        dated = [row.source for row in assembly.catalog.dated_prices if (row.pool, row.mode) == (pool, mode)]
+        told = ["resources.price_changes of the case"] if assembly.case.resources.price_changes else []
+        rows += _price_changes(sites[pool], mode, "; ".join(dict.fromkeys([*dated, *told])))
     return rows
 
 
-def _price_changes(site: Site, mode: str) -> list[AssumedValue]:
+def _price_changes(site: Site, mode: str, source: str) -> list[AssumedValue]:
     price = site.price_over_time.get(mode)
     if price is None:
         return []
@@ -55,7 +57,7 @@ def _price_changes(site: Site, mode: str) -> list[AssumedValue]:
         AssumedValue(
             key=f"price {site.name} {mode} from day {start_s / DAY_S:.4g}",
             value=f"{usd:.4g} USD per node-hour",
-            source="resources.price_changes of the case",
+            source=source,
             as_of="",
             effect="when the work is done and what is bought when",
         )
