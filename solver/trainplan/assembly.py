@@ -14,6 +14,7 @@ from trainplan.problem import (
     Charges,
     Option,
     ProblemSpec,
+    Product,
     Resource,
     TaskSpec,
     fewest_chains,
@@ -204,7 +205,7 @@ def _resource(build: _Builder, site: Site, name: str) -> int:
             usd_per_node_day=site.usd_per_node_h[name] * 24.0 if mode.paid == "committed" else 0.0,
             grant_hours=inf if site.grant is None else site.grant.hours,
             unusable_tail_days=mode.unusable_tail_s / DAY_S,
-            most_at_once=min(quota, inf if mode.max_nodes is None else mode.max_nodes),
+            most_at_once_nodes=min(quota, inf if mode.max_nodes is None else mode.max_nodes),
             latest_start_days=inf if mode.max_lead_days is None else mode.max_lead_days,
             frozen=calendar_windows.frozen_windows(build.case, site, build.windows),
             price_factor=_price_factors(build, site, name),
@@ -287,15 +288,7 @@ def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
         resources=tuple(build.resources),
         regions=tuple(f"{place.cloud}/{place.region}" for place in build.places),
         windows=build.windows,
-        products=products(
-            tuple(build.resources),
-            [option for option, _ in build.made],
-            build.sites,
-            catalog.modes,
-            build.windows,
-            side_by_side=len(fewest_chains(predecessors)),
-            at_once=_begins_at_once(build),
-        ),
+        products=_products(build, predecessors),
         datasets=tuple(regional.datasets(build)),
         staging_usd=regional.staging(build),
         move_usd=regional.moves(build),
@@ -315,3 +308,15 @@ def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
 def _due_days(case: Case, work: Work) -> float:
     due_s = case.seconds_from_start(work.task.due)
     return inf if due_s is None else due_s / DAY_S
+
+
+def _products(build: _Builder, predecessors: list[tuple[int, ...]]) -> tuple[Product, ...]:
+    return products(
+        tuple(build.resources),
+        [option for option, _ in build.made],
+        build.sites,
+        build.catalog.modes,
+        build.windows,
+        side_by_side=len(fewest_chains(predecessors)),
+        at_once=_begins_at_once(build),
+    )

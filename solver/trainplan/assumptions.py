@@ -24,7 +24,24 @@ def assumptions_of(assembly: Assembly, plan: Plan) -> tuple[AssumedValue, ...]:
     rows = [*_prices(assembly, plan), *_world(assembly, plan), *_tasks(assembly)]
     if any(segment.peak_memory_bytes > 0.0 for segment in plan.segments):
         rows.append(_headroom())
-    return (*rows, *_defaults(assembly, plan))
+    return (*rows, *_purchases(assembly), *_defaults(assembly, plan))
+
+
+def _purchases(assembly: Assembly) -> list[AssumedValue]:
+    """How often each committed resource could be bought, where it might be needed more often than once."""
+    spec = assembly.spec
+    if not spec.products or (len(spec.tasks) == 1 and len(spec.windows) == 1):
+        return []
+    times = 1 + max(product.purchase for product in spec.products)
+    return [
+        AssumedValue(
+            key="purchases of a pool under one billing mode",
+            value=f"at most {times}",
+            source="keeps the problem small enough to be solved; see trainplan.products",
+            as_of="",
+            effect="plans that buy it more often are not looked at",
+        )
+    ]
 
 
 def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:

@@ -97,7 +97,7 @@ class Resource:
     """Before the end of a purchase, when nodes are already taken back."""
     latest_start_days: float = inf
     """How far ahead a purchase may begin."""
-    most_at_once: float = inf
+    most_at_once_nodes: float = inf
     """Most nodes of all its purchases that are there at the same time."""
     frozen: tuple[int, ...] = ()
     """Windows in which nothing runs."""

@@ -76,7 +76,7 @@ def products(
         mine = [option for option in options if option.resource == number]
         if not resource.committed or not mine:
             continue
-        most = int(min(max(option.nodes for option in mine) * side_by_side, resource.most_at_once))
+        most = int(min(max(option.nodes for option in mine) * side_by_side, resource.most_at_once_nodes))
         mode = modes[resource.mode]
         prices = _prices_by_day(at[resource.pool], resource, end)
         once[number] = list(_once(number, mode, lengths_days(mode, end), prices, most))

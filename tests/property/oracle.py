@@ -171,7 +171,7 @@ def _made(
             continue
         for made in product(*(_of_product(spec, resource, j, drawn[j]) for j in range(count))):
             found = {(resource, j): one for j, one in enumerate(made)}
-            if sum(one.nodes for one in made) > spec.resources[resource].most_at_once:
+            if sum(one.nodes for one in made) > spec.resources[resource].most_at_once_nodes:
                 found[resource, count - 1] = replace(made[-1], after=(resource, 0))
                 if count == 1:
                     continue

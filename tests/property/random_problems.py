@@ -48,7 +48,7 @@ def repeated_problem(seed: int, questions: tuple[str, ...] = ("cheapest", "faste
     bought = replace(
         _resource(pick, "capacity-block", len(spans)),
         latest_start_days=pick.choice([2.0, 5.0, inf]),
-        most_at_once=pick.choice([inf, 2.0, 3.0]),
+        most_at_once_nodes=pick.choice([inf, 2.0, 3.0]),
         frozen=(),
     )
     rented = Resource("on-demand", "pool", "on-demand", (inf,) * len(spans))

@@ -202,7 +202,7 @@ class Review:
         ]
         for resource, at, _, _ in paid:
             there = sum(n for r, start, end, n in paid if r == resource and start <= at < end)
-            if there > spec.resources[resource].most_at_once:
+            if there > spec.resources[resource].most_at_once_nodes:
                 wrong.append(f"{there} nodes of resource {resource} are there on day {at}")
         return wrong
 

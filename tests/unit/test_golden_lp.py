@@ -154,7 +154,7 @@ SPECS: dict[str, ProblemSpec] = {
     "commitments-several": spec(
         1,
         (option(0, 1),),
-        resources=(*spec(1, ()).resources, replace(BOUGHT[0], most_at_once=5.0)),
+        resources=(*spec(1, ()).resources, replace(BOUGHT[0], most_at_once_nodes=5.0)),
         products=tuple(Product(1, 7.0, 70.0, most=4, purchase=number) for number in range(2)),
         windows=DAY_WINDOWS[:2],
     ),

@@ -72,6 +72,6 @@ def test_only_the_first_purchase_of_a_lone_task_has_to_begin_at_once() -> None:
 def test_a_quota_limits_what_is_there_at_the_same_time() -> None:
     quota = ", quotas: [{pool: aws/us-east-1/p5.48xlarge, capacity-block: 3 nodes}]"
     (resource,) = assembled(20, "capacity-block", more=quota).spec.resources
-    assert (resource.most_at_once, resource.latest_start_days) == (3.0, 56.0)
+    assert (resource.most_at_once_nodes, resource.latest_start_days) == (3.0, 56.0)
     assert {p.most for p in assembled(20, "capacity-block", more=quota).spec.products} <= {1, 2, 3}
-    assert assembled(20, "capacity-block").spec.resources[0].most_at_once == 256.0
+    assert assembled(20, "capacity-block").spec.resources[0].most_at_once_nodes == 256.0

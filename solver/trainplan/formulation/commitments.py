@@ -169,15 +169,26 @@ def _add_within(ctx: Context) -> None:
     )
     drawn = [(*cell, p) for cell in cells for p in m.purchases_of.get(cell[1], [0])]
 
-    def off(t: int, r: int, w: int, p: int) -> Any:
-        return 1 - (m.v_draws[t, r, w, p] if r in m.purchases_of else m.v_on_purchase[t, r, w])
-
     def after_it_begins(m: object, t: int, r: int, w: int, p: int) -> object:
         day = ctx.m.v_start_day[r, p]
-        slack = max(inputs.time(day.ub) - inputs.start(w), 0.0) * off(t, r, w, p)
+        slack = max(inputs.time(day.ub) - inputs.start(w), 0.0) * _off(ctx, t, r, w, p)
         return inputs.start(w) + ctx.m.v_begin[t, w] >= inputs.time(1.0) * day - slack
 
     m.c_after_purchase_begins = Constraint(drawn, rule=after_it_begins)
+    _add_before_ends(ctx, uses, drawn)
+    _add_alone(ctx, cells)
+
+
+def _off(ctx: Context, t: int, r: int, w: int, p: int) -> Any:
+    """0 where a task uses a purchase in a window."""
+    return 1 - (ctx.m.v_draws[t, r, w, p] if r in ctx.m.purchases_of else ctx.m.v_on_purchase[t, r, w])
+
+
+def _add_before_ends(
+    ctx: Context, uses: dict[Cell, list[tuple[int, int]]], drawn: list[tuple[int, int, int, int]]
+) -> None:
+    """What is done on a purchase ends before its nodes are taken back."""
+    m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
 
     def ends(r: int, p: int) -> Any:
         tail = spec.resources[r].unusable_tail_days
@@ -187,13 +198,13 @@ def _add_within(ctx: Context) -> None:
 
     def before_it_ends(m: object, t: int, r: int, w: int, p: int) -> object:
         done = inputs.start(w) + ctx.m.v_begin[t, w] + sum(ctx.m.e_time[use] for use in uses[t, r, w])
-        return done <= ends(r, p) + (inputs.start(w) + inputs.length(w)) * off(t, r, w, p)
+        return done <= ends(r, p) + (inputs.start(w) + inputs.length(w)) * _off(ctx, t, r, w, p)
 
     m.c_before_purchase_ends = Constraint(drawn, rule=before_it_ends)
 
     def until_it_runs_on(m: object, t: int, r: int, w: int, p: int, o: int) -> object:
         done = inputs.start(w) + ctx.m.v_begin[t, w] + ctx.m.e_length[t, w]
-        slack = off(t, r, w, p) + 1 - ctx.m.v_runs_on[o, w + 1]
+        slack = _off(ctx, t, r, w, p) + 1 - ctx.m.v_runs_on[o, w + 1]
         return done <= ends(r, p) + (inputs.start(w) + inputs.length(w)) * slack
 
     m.c_purchase_lasts = Constraint(
@@ -206,7 +217,6 @@ def _add_within(ctx: Context) -> None:
         ],
         rule=until_it_runs_on,
     )
-    _add_alone(ctx, cells)
 
 
 def _add_several(ctx: Context) -> None:
@@ -251,7 +261,7 @@ def _add_several(ctx: Context) -> None:
 def _add_at_once(ctx: Context, most: dict[Purchase, int]) -> None:
     """What may be bought at most of purchases that are there at the same time."""
     m, spec = ctx.m, ctx.inputs.spec
-    limit = {r: spec.resources[r].most_at_once for r in m.purchases_of}
+    limit = {r: spec.resources[r].most_at_once_nodes for r in m.purchases_of}
     limited = [r for r, found in m.purchases_of.items() if sum(most[r, p] for p in found) > limit[r]]
     pairs = [(r, p, q) for r in limited for p in m.purchases_of[r] for q in m.purchases_of[r] if p < q]
     horizon = spec.windows[-1][1]
