@@ -126,6 +126,15 @@ def commitment_use(
     return used, uncovered
 
 
+def purchase_item(buy: Purchase, purchases: Iterable[Purchase]) -> str:
+    """What a purchase is called on the bill, told apart from others of its pool and mode in ``purchases``."""
+    name = f"{buy.mode} {buy.pool}, {buy.count} x {buy.nodes} nodes"
+    alike = {(b.start_s, b.end_s) for b in purchases if (b.pool, b.mode) == (buy.pool, buy.mode)}
+    if len(alike) == 1:
+        return name
+    return f"{name} from day {buy.start_s / DAY_S:g} to {buy.end_s / DAY_S:g}"
+
+
 def commitment_groups(plan: Plan) -> list[tuple[list[Segment], list[Purchase]]]:
     """Purchases by pool and mode, with the segments that run on them."""
     keys = sorted({(buy.pool, buy.mode) for buy in plan.purchases})
@@ -146,7 +155,7 @@ def _commitments(bill: Bill) -> None:
             known = price_over_time(buy.pool, buy.mode, bill.case, bill.pools)
             price = buy.usd / buy.bought_node_h if known is None else known.at(buy.start_s)
             unchanged = usd_per_node_h(buy.pool, buy.mode, bill.case, bill.pools) or price
-            item = f"{buy.mode} {buy.pool}, {buy.count} x {buy.nodes} nodes"
+            item = purchase_item(buy, purchases)
             for task, hours in sorted(by_task.items()):
                 category = costs.node_category(bill.task(task).kind)
                 bill.add(category, task, item, hours, "node-hour", price, fixed=True)

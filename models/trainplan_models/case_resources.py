@@ -203,7 +203,7 @@ class Resources(Record):
     regions: Names = ()
     """Allowed regions, by the name their cloud gives them; empty: every one."""
     billing: Names = ("on-demand", "spot")
-    """Allowed billing modes for what is rented."""
+    """Allowed billing modes for what is rented; `owned` and `grant`, where the case lists such, go without saying."""
     max_nodes: Annotated[Nodes, Positive] | None = None
     """Most nodes at any time, over all tasks."""
     max_accelerators: Annotated[Accelerators, Positive] | None = None

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainplan_models import costs
+from trainplan_models.base import InputError
 
 if TYPE_CHECKING:
     from trainplan_models.case import Case
@@ -68,7 +69,14 @@ class NodePrice:
         return np.asarray(np.where(length > 0.0, over, usd[price(start)]))
 
 
-def node_price(case: Case, pool: str, place: tuple[str, str], mode: str, usd_per_node_h: float) -> NodePrice:
+def node_price(
+    case: Case,
+    pool: str,
+    place: tuple[str, str],
+    mode: str,
+    usd_per_node_h: float,
+    dated: tuple[PriceChange, ...] = (),
+) -> NodePrice:
     """Price of a node-hour of a pool under a billing mode over time.
 
     Args:
@@ -77,11 +85,12 @@ def node_price(case: Case, pool: str, place: tuple[str, str], mode: str, usd_per
         place: cloud and region.
         mode: billing mode.
         usd_per_node_h: the price where nothing changes it, discounts taken off.
+        dated: what the catalogue says of its days (see ``dated_changes``); the case's changes follow it.
     """
     names = {pool, *place, "/".join(place)}
     spans = [
         (change, *_span_s(case, change))
-        for change in case.resources.price_changes
+        for change in (*dated, *case.resources.price_changes)
         if (not change.billing or mode in change.billing)
         and (names & set(change.pools) or (not change.pools and mode not in HELD))
     ]
@@ -120,7 +129,37 @@ def price_over_time(pool: str, mode: str, case: Case, pools: Mapping[str, Pool])
     usd, known = usd_per_node_h(pool, mode, case, pools), pools.get(pool)
     if usd is None or known is None:
         return None
-    return node_price(case, pool, (known.cloud, known.region), mode, usd)
+    return node_price(case, pool, (known.cloud, known.region), mode, usd, dated_changes(case, known, mode))
+
+
+def dated_changes(case: Case, pool: Pool, mode: str) -> tuple[PriceChange, ...]:
+    """Prices of the catalogue that hold between days only, as changes of a price in the case.
+
+    Raises:
+        InputError: there are some, and the case has no ``start``.
+    """
+    from datetime import date, timedelta
+
+    from trainplan_models.case_resources import PriceChange
+
+    found = []
+    for row in (row for row in pool.dated if row.mode == mode):
+        if case.start is None:
+            message = f"{pool.name} has a price for certain days ({row.source}), and the case has no day 0"
+            raise InputError(case.problem("start", message, "Add a start, like `start: 2026-09-01`."))
+        start = date.fromisoformat(str(case.start)[:10]).isoformat()
+        after = row.valid_until and (date.fromisoformat(row.valid_until) + timedelta(days=1)).isoformat()
+        if after and after <= start:
+            continue
+        usd = row.usd_per_node_h * (1.0 - costs.discount_frac(case, pool.cloud, pool.name))
+        told = {"from": row.valid_from} if row.valid_from > start else {"from": "0 days"}
+        told |= {"to": after} if after else {}
+        found.append(
+            PriceChange.model_validate(
+                {**told, "pools": [pool.name], "billing": [mode], "price": f"{usd!r} USD/hour"}
+            )
+        )
+    return tuple(found)
 
 
 def segment_price(

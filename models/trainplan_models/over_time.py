@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainplan_models import costs
+from trainplan_models.accounting import purchase_item
 from trainplan_models.plan import CostLine, Plan, Purchase, Segment
 
 DAY_S = 86400.0
@@ -149,7 +150,7 @@ def spend_by_week(plan: Plan) -> tuple[Spend, ...]:
 
 def line_spans(plan: Plan, line: CostLine) -> list[Span]:
     """When a cost line is paid; never empty."""
-    bought = [buy for buy in plan.purchases if _names(line.item, f"{buy.mode} {buy.pool}")]
+    bought = [buy for buy in plan.purchases if line.item == purchase_item(buy, plan.purchases)]
     if bought and line.unit == "node-hour" and line.fixed:
         return [span for buy in bought for span in payments(buy)]
     if line.category == costs.DELAY:

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 from trainplan_models import costs
 from trainplan_models.accounting import commitment_groups, commitment_use, total_usd
 from trainplan_models.node_prices import price_over_time
-from trainplan_models.plan import Placement, Plan
+from trainplan_models.plan import Placement, Plan, Purchase
+from trainplan_models.reliability import DAY_S
 
 if TYPE_CHECKING:
     from trainplan_models.case import Case
     from trainplan_models.catalog import Catalog
+    from trainplan_models.catalog.records import BillingMode
 
 _CENT = 0.0051
+_DAY_SLACK = 1e-6
 
 
 def plan_problems(plan: Plan, case: Case, catalog: Catalog, tolerance: float = 1e-3) -> list[str]:
     """Every contradiction found; empty when there is none.
 
-    Checked are prices, the use and price of commitments, the amounts stored, the arithmetic of the cost
+    Checked are prices, the use, price and terms of commitments, the amounts stored, the arithmetic of the cost
     lines, and the total.
 
     Args:
@@ -32,7 +35,8 @@ def plan_problems(plan: Plan, case: Case, catalog: Catalog, tolerance: float = 1
     """
     return [
         *_prices(plan, case, catalog, tolerance),
-        *_commitments(plan, case, catalog, tolerance),
+        *_commitments(plan, catalog, tolerance),
+        *_terms(plan, case, catalog),
         *_stored(plan, case, tolerance),
         *_lines(plan),
     ]
@@ -66,9 +70,12 @@ def _prices(plan: Plan, case: Case, catalog: Catalog, tolerance: float) -> Itera
             yield f"{buy.mode} {buy.pool} costs {buy.usd:.2f} USD, should be {should:.2f}"
 
 
-def _commitments(plan: Plan, case: Case, catalog: Catalog, tolerance: float) -> Iterator[str]:
+def _commitments(plan: Plan, catalog: Catalog, tolerance: float) -> Iterator[str]:
     for segments, purchases in commitment_groups(plan):
-        used, uncovered = commitment_use(segments, purchases)
+        used, _ = commitment_use(segments, purchases)
+        tail_s = catalog.modes[purchases[0].mode].unusable_tail_s
+        usable = [buy.model_copy(update={"end_s": buy.end_s - tail_s}) for buy in purchases]
+        uncovered = commitment_use(segments, usable)[1]
         name = f"{purchases[0].mode} {purchases[0].pool}"
         bought = math.fsum(buy.nodes * buy.count * (buy.end_s - buy.start_s) / 3600.0 for buy in purchases)
         told = math.fsum(buy.bought_node_h for buy in purchases)
@@ -80,6 +87,39 @@ def _commitments(plan: Plan, case: Case, catalog: Catalog, tolerance: float) -> 
         swept = math.fsum(hours for by_task in used for hours in by_task.values())
         if abs(told - swept) > tolerance * bought:
             yield f"{told:.6g} node-hours of {name} are said to be used, should be {swept:.6g}"
+
+
+def _terms(plan: Plan, case: Case, catalog: Catalog) -> Iterator[str]:
+    """Lengths, sizes, days ahead and numbers of nodes in which something is not sold."""
+    for _, purchases in commitment_groups(plan):
+        mode = catalog.modes[purchases[0].mode]
+        name = f"{mode.mode} {purchases[0].pool}"
+        for buy in purchases:
+            yield from (f"{name} {wrong}" for wrong in _terms_of(buy, mode))
+        quota = next((q for q in case.resources.quotas if q.pool == purchases[0].pool), None)
+        allowed = None if quota is None else getattr(quota, mode.quota_key.replace("-", "_"), None)
+        limits = [limit for limit in (mode.max_nodes, allowed) if limit is not None]
+        most = max(
+            sum(b.nodes * b.count for b in purchases if b.start_s <= at.start_s < b.end_s) for at in purchases
+        )
+        if limits and most > min(limits):
+            yield f"{most} nodes of {name} are bought for the same time, at most {min(limits)} may be"
+
+
+def _terms_of(buy: Purchase, mode: BillingMode) -> Iterator[str]:
+    days, start_days = (buy.end_s - buy.start_s) / DAY_S, buy.start_s / DAY_S
+    sold = mode.durations_days
+    # What is sold in one length and keeps its nodes until the end of it is renewed.
+    terms = max(round(days / sold[0]), 1) if len(sold) == 1 and mode.unusable_tail_s == 0.0 else 1
+    if sold and not any(abs(days - terms * length) < _DAY_SLACK for length in sold):
+        yield f"is bought for {days:g} days, a length in which it is not sold"
+    if mode.sizes_nodes and buy.nodes not in mode.sizes_nodes:
+        yield f"is bought as {buy.nodes} nodes, a size in which it is not sold"
+    if mode.max_lead_days is not None and start_days > mode.max_lead_days + _DAY_SLACK:
+        yield f"begins {start_days:g} days ahead, at most {mode.max_lead_days:g} can be booked"
+    upfront_usd = buy.usd * mode.upfront_frac
+    if abs(buy.upfront_usd - upfront_usd) > _CENT:
+        yield f"takes {buy.upfront_usd:.2f} USD up front, should be {upfront_usd:.2f}"
 
 
 def _stored(plan: Plan, case: Case, tolerance: float) -> Iterator[str]:

@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainplan_models.base import InputError, Problem
-from trainplan_models.catalog.records import Commitment, Offer
-from trainplan_models.import_tables import PROVENANCE, amount_of, machine_of, provenance_day, read_table
+from trainplan_models.catalog.records import Commitment, DatedPrice, Offer
+from trainplan_models.import_tables import (
+    PROVENANCE,
+    amount_of,
+    day_of,
+    machine_of,
+    provenance_day,
+    read_table,
+)
 
 if TYPE_CHECKING:
     from trainplan_models.catalog import Catalog
     from trainplan_models.catalog.records import NodeType
 
 AMOUNTS = ("usd_per_node_h", "usd_per_accelerator_h", "discount")
-COLUMNS = ("cloud", "region", "instance_type", "mode", *AMOUNTS)
+DAYS = ("valid_from", "valid_until")
+COLUMNS = ("cloud", "region", "instance_type", "mode", *AMOUNTS, *DAYS)
 PLAUSIBLE_FRAC = (0.05, 3.0)
 """A private price outside this share of the list price is taken for a mistake."""
 
@@ -27,6 +35,8 @@ class PrivatePrices:
 
     offers: tuple[Offer, ...]
     commitments: tuple[Commitment, ...]
+    dated: tuple[DatedPrice, ...]
+    """Prices that hold between days only."""
     warnings: tuple[Problem, ...]
 
 
@@ -43,12 +53,14 @@ def private_prices(
 
     Columns: ``cloud``, ``instance_type``, ``region`` (empty or ``*``: every region with an on-demand
     offer that has no line of its own), ``mode``,
-    one of ``usd_per_node_h``, ``usd_per_accelerator_h`` and ``discount`` (off the on-demand price, like ``12%``), and
-    ``as_of`` and ``source`` where the arguments do not say it for all rows.
+    one of ``usd_per_node_h``, ``usd_per_accelerator_h`` and ``discount`` (off the on-demand price, like ``12%``),
+    ``as_of`` and ``source`` where the arguments do not say it for all rows, and ``valid_from`` and ``valid_until``,
+    the first and the last day on which the price holds, where it does not hold all the time.
 
     Raises:
         InputError: with every mistake of the file, by line: a machine or mode that is not known, no or several prices,
-            a price of zero or far from the list price, a date that is none.
+            a price of zero or far from the list price, a date that is none, days
+            on which a price holds without another one for the rest.
     """
     known = known or _shipped()
     problems: list[Problem] = []
@@ -59,6 +71,7 @@ def private_prices(
             found = _private_rows(asked, known, path, line, problems)
             rows += [_Priced(one, not asked.region, line) for one in found]
     kept = _named_before_everywhere(rows)
+    problems += _without_other_price(kept, known, path)
     first: dict[tuple[str, ...], int] = {}
     for one in kept:
         if first.setdefault(one.key, one.line) != one.line:
@@ -68,23 +81,25 @@ def private_prices(
         raise InputError(problems)
     offers = tuple(one.row for one in kept if isinstance(one.row, Offer))
     commitments = tuple(one.row for one in kept if isinstance(one.row, Commitment))
+    dated = tuple(one.row for one in kept if isinstance(one.row, DatedPrice))
     warnings = (*_spot_warnings(offers, known), *_following(offers, commitments, known))
-    return PrivatePrices(offers, commitments, warnings)
+    return PrivatePrices(offers, commitments, dated, warnings)
 
 
 @dataclass(frozen=True, slots=True)
 class _Priced:
     """A row for the catalogue, whether its line was for every region, and that line."""
 
-    row: Offer | Commitment
+    row: Offer | Commitment | DatedPrice
     everywhere: bool
     line: int
 
     @property
     def key(self) -> tuple[str, ...]:
         """What no two rows may share."""
-        place = (self.row.region,) if isinstance(self.row, Offer) else self.row.regions
-        return (self.row.cloud, self.row.instance_type, self.row.mode, *place)
+        place = self.row.regions if isinstance(self.row, Commitment) else (self.row.region,)
+        days = (self.row.valid_from, self.row.valid_until) if isinstance(self.row, DatedPrice) else ()
+        return (self.row.cloud, self.row.instance_type, self.row.mode, *place, *days)
 
 
 def _named_before_everywhere(rows: Iterable[_Priced]) -> list[_Priced]:
@@ -92,6 +107,27 @@ def _named_before_everywhere(rows: Iterable[_Priced]) -> list[_Priced]:
     priced = list(rows)
     named = {one.key for one in priced if not one.everywhere}
     return [one for one in priced if not (one.everywhere and one.key in named)]
+
+
+def _without_other_price(rows: Iterable[_Priced], known: Catalog, path: Path) -> Iterator[Problem]:
+    """Prices for certain days of what has no price on all others."""
+    priced = list(rows)
+    if not any(isinstance(one.row, DatedPrice) for one in priced):
+        return
+    sold = {(pool.name, mode) for pool in known.pools().values() for mode in pool.usd_per_node_h}
+    for one in priced:
+        row = one.row
+        if isinstance(row, Offer):
+            sold.add((row.pool, row.mode))
+        elif isinstance(row, Commitment):
+            sold |= {(f"{row.cloud}/{region}/{row.instance_type}", row.mode) for region in row.regions}
+    for one in priced:
+        if isinstance(one.row, DatedPrice) and (one.row.pool, one.row.mode) not in sold:
+            message = (
+                f"{one.row.pool} has no {one.row.mode} price for the days on which this one does not hold"
+            )
+            fix = "Add a line without dates as well"
+            yield Problem(message, key="mode", file=str(path), line=one.line, fix=fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +141,8 @@ class _Asked:
     as_of: str
     source: str
     amounts: Mapping[str, float]
+    valid_from: str
+    valid_until: str
 
 
 def _asked(
@@ -135,15 +173,20 @@ def _asked(
                 "one price is needed", key=next(iter(amounts), AMOUNTS[0]), file=str(path), line=line, fix=fix
             )
         )
+    first, last = (day_of(row.get(key, ""), key, path, line, problems) for key in DAYS)
+    if first and last and last < first:
+        message = f"the price ends on {last}, before it begins on {first}"
+        fix = "Write a day from `valid_from` on"
+        problems.append(Problem(message, key="valid_until", file=str(path), line=line, fix=fix))
     if len(problems) > before or node is None:
         return None
     region = row.get("region", "").removeprefix("*")
-    return _Asked(cloud, region, node, mode, day, row.get("source") or source, amounts)
+    return _Asked(cloud, region, node, mode, day, row.get("source") or source, amounts, first, last)
 
 
 def _private_rows(
     asked: _Asked, known: Catalog, path: Path, line: int, problems: list[Problem]
-) -> list[Offer | Commitment]:
+) -> list[Offer | Commitment | DatedPrice]:
     machine = asked.node.instance_type
     listed = {o.region: o.usd_per_node_h for o in known.offers if _is_list_price(o, asked.cloud, machine)}
     regions = [asked.region] if asked.region else sorted(listed)
@@ -154,12 +197,15 @@ def _private_rows(
         return []
     shared: dict[str, Any] = {"mode": asked.mode, "cloud": asked.cloud, "instance_type": machine}
     shared |= {"source": asked.source, "as_of": asked.as_of}
-    found: list[Offer | Commitment] = []
+    found: list[Offer | Commitment | DatedPrice] = []
+    days = {"valid_from": asked.valid_from, "valid_until": asked.valid_until}
     for region in regions:
         usd = _private_usd(asked.amounts, asked.node, listed.get(region))
         if usd is not None and _plausible(usd, listed.get(region), region, path, line, problems):
             note = f"private; list price {listed[region]:g}" if region in listed else "private"
-            if known.modes[asked.mode].paid == "per-hour":
+            if any(days.values()):
+                found.append(DatedPrice(**shared, region=region, usd_per_node_h=usd, note=note, **days))
+            elif known.modes[asked.mode].paid == "per-hour":
                 found.append(Offer(**shared, region=region, usd_per_node_h=usd, note=note))
             else:
                 found.append(Commitment(**shared, regions=(region,), usd_per_node_h=usd, note=note))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING
 
-from trainplan_models.node_prices import node_price
+from trainplan_models.node_prices import price_over_time
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.simulation_world import World, gang_up_s, world_of
 from trainplan_models.spot_policy import FallbackRule
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 HOUR_S = 3600.0
 SOON_S = HOUR_S
 """What the plan lets follow within this time follows at once."""
+SAME_S = 1.0
+"""Moments this close are the same."""
 ON_DEMAND_WAIT_S = 2 * HOUR_S
 """Wait for on-demand nodes that the rule leaves time for."""
 LATER_SLOWER_FACTOR = 1.15
@@ -142,16 +145,22 @@ def _window(plan: Plan, case: Case, catalog: Catalog, segment: Segment | None) -
     if segment is None or catalog.modes[segment.mode].paid != "committed":
         return 0.0, inf
     tail_s = catalog.modes[segment.mode].unusable_tail_s
-    covering = [
-        buy
+    spans = [
+        (buy.start_s, buy.end_s - tail_s, buy.nodes * buy.count)
         for buy in plan.purchases
         if (buy.pool, buy.mode) == (segment.pool, segment.mode)
-        and buy.start_s < segment.end_s
-        and buy.end_s > segment.start_s
     ]
-    if not covering:
+    if not any(start_s < segment.end_s and end_s > segment.start_s for start_s, end_s, _ in spans):
         return 0.0, inf
-    return min(buy.start_s for buy in covering), max(buy.end_s for buy in covering) - tail_s
+    nodes = segment.nodes + segment.spare_nodes
+
+    def enough(at_s: float) -> bool:
+        return sum(count for start_s, end_s, count in spans if start_s <= at_s < end_s) >= nodes
+
+    moments = sorted({moment for start_s, end_s, _ in spans for moment in (start_s, end_s)})
+    before = list(takewhile(enough, (t for t in reversed(moments) if t <= segment.start_s + SAME_S)))
+    gone = (t for t in moments if t >= segment.end_s - SAME_S and not enough(t))
+    return before[-1] if before else moments[0], next(gone, moments[-1])
 
 
 # The way out of spot
@@ -192,14 +201,8 @@ def _on_demand_usd(segment: Segment, case: Case, catalog: Catalog) -> float | No
     quota = next((q.on_demand for q in case.resources.quotas if q.pool == segment.pool), None)
     if quota is not None and quota < segment.nodes:
         return None
-    sold = (o for o in catalog.offers if o.pool == segment.pool and o.mode == "on-demand")
-    offer = next((o.usd_per_node_h for o in sold), None)
-    if offer is None:
-        return None
-    discounts = case.resources.discounts
-    usd = offer * (1.0 - discounts.get(segment.pool, discounts.get(segment.cloud, 0.0)))
-    price = node_price(case, segment.pool, (segment.cloud, segment.region), "on-demand", usd)
-    return float(price.mean(segment.start_s, segment.end_s))
+    price = price_over_time(segment.pool, "on-demand", case, catalog.pools())
+    return None if price is None else float(price.mean(segment.start_s, segment.end_s))
 
 
 def latest_end_s(steps: list[Step], place: int, case: Case) -> float | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import ceil, inf
+from math import inf
 
 from trainplan import calendar_windows, regional
 from trainplan.candidate_cache import CandidateCache
@@ -20,6 +19,7 @@ from trainplan.problem import (
     TaskSpec,
     fewest_chains,
 )
+from trainplan.products import products
 from trainplan.screening import Screening
 from trainplan.sites import Site, find_sites
 from trainplan.works import Work, works_of
@@ -64,7 +64,7 @@ class Assembly:
         Options keep their numbers.
         """
         build = self._build
-        spans = calendar_windows.windows(self.case, self.sites, beyond=True)
+        spans = calendar_windows.windows(self.case, self.sites, self.catalog.modes, beyond=True)
         return _spec(_rewindowed(build, spans), _predecessors(self.case))
 
 
@@ -99,7 +99,7 @@ def assemble(case: Case, catalog: Catalog, cache: CandidateCache | None = None) 
     sites, site_removals = find_sites(case, catalog)
     predecessors = _predecessors(case)
     parallel = len(fewest_chains(predecessors)) > 1
-    windows = calendar_windows.windows(case, sites)
+    windows = calendar_windows.windows(case, sites, catalog.modes)
     screening = Screening(case, CandidateCache() if cache is None else cache)
     build = _Builder(case, catalog, world_of(case, catalog), works, sites, windows, parallel, screening)
     build.removed[""] = site_removals
@@ -205,7 +205,8 @@ def _resource(build: _Builder, site: Site, name: str) -> int:
             usd_per_node_day=site.usd_per_node_h[name] * 24.0 if mode.paid == "committed" else 0.0,
             grant_hours=inf if site.grant is None else site.grant.hours,
             unusable_tail_days=mode.unusable_tail_s / DAY_S,
-            latest_start_days=_latest_start_days(build, mode.max_lead_days),
+            most_at_once_nodes=min(quota, inf if mode.max_nodes is None else mode.max_nodes),
+            latest_start_days=inf if mode.max_lead_days is None else mode.max_lead_days,
             frozen=calendar_windows.frozen_windows(build.case, site, build.windows),
             price_factor=_price_factors(build, site, name),
         )
@@ -220,17 +221,15 @@ def _price_factors(build: _Builder, site: Site, mode: str) -> tuple[float, ...]:
     return calendar_windows.price_factor(site, mode, build.windows)
 
 
-def _latest_start_days(build: _Builder, lead_days: float | None) -> float:
-    """A lone task that nothing holds back begins on day 0, and so does what is bought for it."""
+def _begins_at_once(build: _Builder) -> bool:
+    """A lone task that nothing holds back begins on day 0, and so does the first that is bought for it."""
     held_back = (
         any(site.owned or site.grant for site in build.sites)
         or build.case.tasks[0].release is not None
         or bool(build.case.resources.freezes)
-        or bool(build.case.resources.price_changes)
+        or any(site.price_over_time for site in build.sites)
     )
-    if len(build.works) == 1 and not held_back:
-        return 0.0
-    return inf if lead_days is None else lead_days
+    return len(build.works) == 1 and not held_back
 
 
 def _held(build: _Builder, site: Site, name: str) -> tuple[float, ...]:
@@ -289,7 +288,7 @@ def _spec(build: _Builder, predecessors: list[tuple[int, ...]]) -> ProblemSpec:
         resources=tuple(build.resources),
         regions=tuple(f"{place.cloud}/{place.region}" for place in build.places),
         windows=build.windows,
-        products=tuple(_products(build)),
+        products=_products(build, predecessors),
         datasets=tuple(regional.datasets(build)),
         staging_usd=regional.staging(build),
         move_usd=regional.moves(build),
@@ -311,47 +310,13 @@ def _due_days(case: Case, work: Work) -> float:
     return inf if due_s is None else due_s / DAY_S
 
 
-def _products(build: _Builder) -> Iterable[Product]:
-    """The lengths in which committed nodes are sold.
-
-    Of the lengths that reach the end of the plan only the shortest is worth a look.
-    """
-    end = build.windows[-1][1]
-    for number, resource in enumerate(build.resources):
-        if not resource.committed:
-            continue
-        needs = [option.nodes for option, _ in build.made if option.resource == number]
-        if not needs:
-            continue
-        mode = build.catalog.modes[resource.mode]
-        quota = _quota(build.case, resource.pool, mode.quota_key)
-        side_by_side = len(fewest_chains(_predecessors(build.case)))
-        most = int(min(max(needs) * side_by_side, mode.max_nodes or inf, quota))
-        prices = _prices_by_day(build, resource, end)
-        for days in sorted(mode.durations_days):
-            for usd_per_node_day, first_day, last_day in prices:
-                yield Product(
-                    resource=number,
-                    days=days,
-                    usd_per_node=usd_per_node_day * days,
-                    most=most,
-                    upfront_frac=mode.upfront_frac,
-                    first_day=first_day,
-                    last_day=last_day,
-                )
-            if days - resource.unusable_tail_days >= end:
-                break
-
-
-def _prices_by_day(build: _Builder, resource: Resource, end_days: float) -> list[tuple[float, float, float]]:
-    """Price of a node-day of a committed resource, with the first and last day on which it can be had."""
-    site = next(site for site in build.sites if site.name == resource.pool)
-    price = site.price_over_time.get(resource.mode)
-    if price is None:
-        return [(resource.usd_per_node_day, 0.0, inf)]
-    found = []
-    for start_s, next_s, usd in price.pieces(0.0, end_days * DAY_S):
-        last = inf if next_s >= end_days * DAY_S else ceil(next_s / DAY_S) - 1.0
-        if ceil(start_s / DAY_S) <= last:
-            found.append((usd * 24.0, float(ceil(start_s / DAY_S)), last))
-    return found
+def _products(build: _Builder, predecessors: list[tuple[int, ...]]) -> tuple[Product, ...]:
+    return products(
+        tuple(build.resources),
+        [option for option, _ in build.made],
+        build.sites,
+        build.catalog.modes,
+        build.windows,
+        side_by_side=len(fewest_chains(predecessors)),
+        at_once=_begins_at_once(build),
+    )

@@ -26,7 +26,24 @@ def assumptions_of(assembly: Assembly, plan: Plan) -> tuple[AssumedValue, ...]:
     rows = [*_prices(assembly, plan), *_quotas(assembly, plan), *_world(assembly, plan), *_tasks(assembly)]
     if any(segment.peak_memory_bytes > 0.0 for segment in plan.segments):
         rows.append(_headroom())
-    return (*rows, *_defaults(assembly, plan))
+    return (*rows, *_purchases(assembly), *_defaults(assembly, plan))
+
+
+def _purchases(assembly: Assembly) -> list[AssumedValue]:
+    """How often each committed resource could be bought, where it might be needed more often than once."""
+    spec = assembly.spec
+    if not spec.products or (len(spec.tasks) == 1 and len(spec.windows) == 1):
+        return []
+    times = 1 + max(product.purchase for product in spec.products)
+    return [
+        AssumedValue(
+            key="purchases of a pool under one billing mode",
+            value=f"at most {times}",
+            source="keeps the problem small enough to be solved; see trainplan.products",
+            as_of="",
+            effect="plans that buy it more often are not looked at",
+        )
+    ]
 
 
 def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
@@ -45,11 +62,13 @@ def _prices(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
                 effect="as the catalogue has it; what you are quoted may differ" if offer else "",
             )
         )
-        rows += _price_changes(sites[pool], mode)
+        dated = [row.source for row in assembly.catalog.dated_prices if (row.pool, row.mode) == (pool, mode)]
+        told = ["resources.price_changes of the case"] if assembly.case.resources.price_changes else []
+        rows += _price_changes(sites[pool], mode, "; ".join(dict.fromkeys([*dated, *told])))
     return rows
 
 
-def _price_changes(site: Site, mode: str) -> list[AssumedValue]:
+def _price_changes(site: Site, mode: str, source: str) -> list[AssumedValue]:
     price = site.price_over_time.get(mode)
     if price is None:
         return []
@@ -57,7 +76,7 @@ def _price_changes(site: Site, mode: str) -> list[AssumedValue]:
         AssumedValue(
             key=f"price {site.name} {mode} from day {start_s / DAY_S:.4g}",
             value=f"{usd:.4g} USD per node-hour",
-            source="resources.price_changes of the case",
+            source=source,
             as_of="",
             effect="when the work is done and what is bought when",
         )

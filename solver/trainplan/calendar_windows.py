@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 
+from trainplan.products import cut_days
 from trainplan.sites import Site
 from trainplan_models.case import Case
+from trainplan_models.catalog.records import BillingMode
 
 DAY_S = 86400.0
 BEYOND_FACTOR = 8.0
@@ -14,15 +17,18 @@ OPEN_HORIZON_DAYS = 1095.0
 """How far is looked without a deadline."""
 
 
-def windows(case: Case, sites: tuple[Site, ...], *, beyond: bool = False) -> tuple[tuple[float, float], ...]:
+def windows(
+    case: Case, sites: tuple[Site, ...], modes: Mapping[str, BillingMode], *, beyond: bool = False
+) -> tuple[tuple[float, float], ...]:
     """Contiguous windows from day 0 to the deadline, or far enough where there is none.
 
-    They are cut where owned nodes come or go, grants expire, freezes begin or end, prices change, and tasks
-    are released or due.
+    They are cut where owned nodes come or go, grants expire, freezes begin or end, prices change, tasks are
+    released or due, and one purchase may have to follow another.
 
     Args:
         case: what is asked.
         sites: where.
+        modes: billing modes by name.
         beyond: whether to look past the deadline, to see how much later it would have to be.
     """
     deadline = inf if case.deadline_s is None else case.deadline_s / DAY_S
@@ -33,6 +39,7 @@ def windows(case: Case, sites: tuple[Site, ...], *, beyond: bool = False) -> tup
             cuts.add((case.seconds_from_start(when) or 0.0) / DAY_S)
     for site in sites:
         cuts |= _held_cuts(case, site)
+        cuts |= {cut_days(modes[mode]) for mode in site.usd_per_node_h if modes[mode].paid == "committed"}
         cuts |= {moment / DAY_S for price in site.price_over_time.values() for moment in price.starts_s}
     for since_days, until_days, _ in freezes(case):
         cuts |= {since_days, until_days}

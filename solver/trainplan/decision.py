@@ -30,7 +30,7 @@ class Decision:
     bought: dict[int, int]
     """Product -> nodes."""
     bought_from_days: dict[int, float]
-    """Resource -> day on which its purchase begins."""
+    """Product -> day on which its purchase begins."""
     tiers: dict[tuple[int, int], str]
     """(task, region) -> tier of its dataset."""
     scale_frac: float

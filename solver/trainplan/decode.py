@@ -108,7 +108,7 @@ def purchases_of(
         product = assembly.spec.products[number]
         resource = assembly.spec.resources[product.resource]
         sizes = assembly.catalog.modes[resource.mode].sizes_nodes
-        start_days = round(decision.bought_from_days[product.resource])
+        start_days = round(decision.bought_from_days[number])
         for size, count in _in_sizes(nodes, sizes):
             usd = product.usd_per_node * size * count
             found.append(

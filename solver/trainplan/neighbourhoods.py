@@ -96,7 +96,7 @@ def _again(solver: Solver, x: Array, free: Collection[int], limit_s: float) -> A
 def _task_of(spec: ProblemSpec, name: str) -> int:
     """The task a column belongs to; -1 for what all share."""
     match = _NAME.match(name)
-    if match is None or match[1] in ("v_bought", "v_length", "v_start_day"):
+    if match is None or match[1] in ("v_bought", "v_length", "v_start_day", "v_apart"):
         return -1
     number = int(match[2])
     return spec.options[number].task if match[1] in BY_OPTION else number

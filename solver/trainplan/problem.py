@@ -97,6 +97,8 @@ class Resource:
     """Before the end of a purchase, when nodes are already taken back."""
     latest_start_days: float = inf
     """How far ahead a purchase may begin."""
+    most_at_once_nodes: float = inf
+    """Most nodes of all its purchases that are there at the same time."""
     frozen: tuple[int, ...] = ()
     """Windows in which nothing runs."""
     price_factor: tuple[float, ...] = ()
@@ -116,7 +118,8 @@ class Resource:
 class Product:
     """A length in which nodes of a committed resource are sold.
 
-    Of each resource one purchase is made: so many nodes for one length, from one day on.
+    Each purchase is so many nodes for one length, from one day on. Of a resource as many are made as its
+    products have numbers, or fewer.
     """
 
     resource: int
@@ -129,6 +132,8 @@ class Product:
     first_day: float = 0.0
     last_day: float = inf
     """The first and the last day on which a purchase at this price may begin."""
+    purchase: int = 0
+    """Which purchase of the resource it would be: 0 for the first to begin, then 1, and so on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from trainplan_models.base import InputError, Problem
 from trainplan_models.case import Case, Grant, Owned
+from trainplan_models.case_resources import PriceChange
 from trainplan_models.catalog import Catalog, Pool
-from trainplan_models.catalog.records import Accelerator, NodeType
+from trainplan_models.catalog.records import Accelerator, DatedPrice, NodeType
 from trainplan_models.costs import discount_frac, power_usd_per_node_h
 from trainplan_models.efficiency import hardware_rows
 from trainplan_models.network import Place
-from trainplan_models.node_prices import NodePrice, node_price
+from trainplan_models.node_prices import NodePrice, dated_changes, node_price
 
 OWNED, GRANT = "owned", "grant"
+HELD_HINT = {
+    OWNED: "List the clusters under `resources.owned`, or remove it here.",
+    GRANT: "List the grants under `resources.grants`, or remove it here.",
+}
 MOST_NAMES = 20
 """Known names that are told where none is near."""
 
@@ -75,11 +82,12 @@ def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[
             if prices:
                 place = Place(pool.cloud, pool.region)
                 as_of = dict(pool.price_as_of)
-                over_time = _over_time(case, pool.name, place, prices)
+                dated = {mode: dated_changes(case, pool, mode) for mode in prices} if pool.dated else {}
+                over_time = _over_time(case, pool.name, place, prices, dated)
                 rented.append(Site(pool.name, place, pool.node, pool.accelerator, prices, as_of, over_time))
             else:
                 removed["no offer under resources.billing"] += 1
-    kept = _without_dearer_regions(case, rented)
+    kept = _without_dearer_regions(case, rented, catalog.dated_prices)
     if len(kept) < len(rented):
         removed["another region sells the same machine for no more"] += len(rented) - len(kept)
     return tuple([*found, *kept]), removed
@@ -87,7 +95,8 @@ def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[
 
 def _refuse_unknown(case: Case, catalog: Catalog) -> None:
     pools, clouds = catalog.pools().values(), {pool.cloud for pool in catalog.pools().values()}
-    modes = set(catalog.modes) - {OWNED, GRANT}
+    held = {OWNED: case.resources.owned, GRANT: case.resources.grants}
+    modes = {mode for mode in catalog.modes if held.get(mode, True)}
     regions = {pool.region for pool in pools}
     named = [
         ("resources.clouds", "cloud", case.resources.clouds, clouds),
@@ -104,7 +113,9 @@ def _refuse_unknown(case: Case, catalog: Catalog) -> None:
         for number, task in enumerate(case.tasks)
     ]
     wrong = [
-        case.problem(f"{key}[{number}]", f"unknown {what} {name!r}", _hint(name, known))
+        case.problem(f"{key}[{number}]", f"{what} {name!r}: the case lists none", HELD_HINT[name])
+        if name in HELD_HINT and what == "billing mode"
+        else case.problem(f"{key}[{number}]", f"unknown {what} {name!r}", _hint(name, known))
         for key, what, names, known in named
         for number, name in enumerate(names)
         if name not in known
@@ -159,12 +170,20 @@ def _price_change_mistakes(case: Case, catalog: Catalog, places: set[str], modes
     return wrong
 
 
-def _over_time(case: Case, name: str, place: Place, prices: dict[str, float]) -> dict[str, NodePrice]:
+def _over_time(
+    case: Case,
+    name: str,
+    place: Place,
+    prices: dict[str, float],
+    dated: Mapping[str, tuple[PriceChange, ...]] = MappingProxyType({}),
+) -> dict[str, NodePrice]:
     """The prices that change at a date, by billing mode."""
-    if not case.resources.price_changes:
+    if not case.resources.price_changes and not any(dated.values()):
         return {}
     where = (place.cloud, place.region)
-    found = {mode: node_price(case, name, where, mode, usd) for mode, usd in prices.items()}
+    found = {
+        mode: node_price(case, name, where, mode, usd, dated.get(mode, ())) for mode, usd in prices.items()
+    }
     return {mode: price for mode, price in found.items() if price.changes or price.at(0.0) != prices[mode]}
 
 
@@ -187,7 +206,7 @@ def _prices(case: Case, pool: Pool) -> dict[str, float]:
     return {mode: usd * factor for mode, usd in sorted(pool.usd_per_node_h.items()) if mode in wanted}
 
 
-def _without_dearer_regions(case: Case, sites: list[Site]) -> list[Site]:
+def _without_dearer_regions(case: Case, sites: list[Site], dated: Iterable[DatedPrice] = ()) -> list[Site]:
     """Drops a region where every mode of the same machine costs no less than in another region.
 
     Regions that the case names (quotas, data) always stay, and so do regions to which data would
@@ -196,7 +215,11 @@ def _without_dearer_regions(case: Case, sites: list[Site]) -> list[Site]:
     named = {quota.pool for quota in case.resources.quotas}
     # A price that changes here and not there can make either region the cheaper one.
     places = {name for change in case.resources.price_changes for name in change.pools}
-    named |= {s.name for s in sites if places & {s.name, s.place.region, f"{s.place.cloud}/{s.place.region}"}}
+    named |= {
+        s.name
+        for s in sites
+        if s.price_over_time or places & {s.name, s.place.region, f"{s.place.cloud}/{s.place.region}"}
+    }
     data_at = {task.dataset.at for task in case.tasks if task.dataset and task.dataset.at}
     kept: list[Site] = []
     for site in sorted(sites, key=lambda s: (s.node.cloud, s.node.instance_type, _rank(s), s.name)):

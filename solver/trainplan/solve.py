@@ -344,7 +344,7 @@ class Solver:
             uses=tuple(uses),
             bought={k: count for k, count in bought.items() if count},
             bought_from_days={
-                spec.products[k].resource: value(x, f"v_start_day[{spec.products[k].resource}]")
+                k: value(x, f"v_start_day[{spec.products[k].resource},{spec.products[k].purchase}]")
                 for k, count in bought.items()
                 if count
             },

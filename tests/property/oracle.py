@@ -15,7 +15,7 @@ from math import ceil, floor, inf
 from typing import Any
 
 import numpy as np
-from tests.property.remainder import Purchase, Remainder, TaskPlan, Turn, most_scale, share_usd
+from tests.property.remainder import Purchase, Remainder, TaskPlan, Turn, Which, most_scale, share_usd
 from tests.property.rules import EPSILON, Pair, antichains, daily_usd, reach, stretches, usable
 
 from trainplan.problem import DatasetChoice, ProblemSpec
@@ -144,43 +144,67 @@ def demand(spec: ProblemSpec, plans: list[TaskPlan]) -> dict[tuple[int, int, int
 
 def purchases(
     spec: ProblemSpec, plans: list[TaskPlan], needs: dict[tuple[int, int, int], float]
-) -> Iterator[dict[int, Purchase]]:
-    """Every purchase that may serve: of each resource in use one product, a number of nodes, a first day.
-
-    Only numbers of nodes that some tasks need together come into question.
-    """
-    choices: list[list[tuple[int, Purchase]]] = []
+) -> Iterator[dict[Which, Purchase]]:
+    """Every set of purchases that may serve: what each task draws from which, products, nodes, first days."""
+    per_resource = []
     for resource in sorted({one.resource for one in spec.products}):
-        windows = [w for plan in plans for o, w in plan.uses if spec.options[o].resource == resource]
-        if not windows:
+        cells = [(t, w, int(nodes)) for (t, r, w), nodes in needs.items() if r == resource]
+        if cells:
+            most = 1 + max(one.purchase for one in spec.products if one.resource == resource)
+            counts = range(1, most + 1)
+            per_resource.append([made for count in counts for made in _made(spec, resource, cells, count)])
+    for chosen in product(*per_resource):
+        yield {which: one for made in chosen for which, one in made.items()}
+
+
+def _made(
+    spec: ProblemSpec, resource: int, cells: list[tuple[int, int, int]], count: int
+) -> Iterator[dict[Which, Purchase]]:
+    """Every way to draw what tasks need of a resource from so many purchases of it."""
+    assert count <= 2, "too many purchases to search through"
+    for shares in product(*(_splits(nodes, count) for _, _, nodes in cells)):
+        drawn = [
+            frozenset((t, w, share[j]) for (t, w, _), share in zip(cells, shares, strict=True))
+            for j in range(count)
+        ]
+        if not all(any(nodes for _, _, nodes in one) for one in drawn):
             continue
-        together = {
-            int(sum(needs.get((t, resource, w), 0.0) for t in group))
-            for group in antichains(spec)
-            for w in windows
-        }
-        latest = floor(min(spec.resources[resource].latest_start_days, spec.windows[-1][1]))
-        tail = spec.resources[resource].unusable_tail_days
-        choices.append(
-            [
-                (
-                    resource,
-                    Purchase(k, nodes, ceil(one.first_day), min(latest, floor(min(one.last_day, latest)))),
-                )
-                for k, one in enumerate(spec.products)
-                if one.resource == resource
-                for nodes in sorted(together - {0})
-                if nodes <= one.most
-                and ceil(one.first_day) <= min(latest, one.last_day)
-                and latest + one.days - tail > spec.windows[max(windows)][0]
-                and one.days - tail > spec.windows[max(windows)][0] - spec.windows[min(windows)][1]
-            ]
-        )
-    yield from (dict(chosen) for chosen in product(*choices))
+        for made in product(*(_of_product(spec, resource, j, drawn[j]) for j in range(count))):
+            found = {(resource, j): one for j, one in enumerate(made)}
+            if sum(one.nodes for one in made) > spec.resources[resource].most_at_once_nodes:
+                found[resource, count - 1] = replace(made[-1], after=(resource, 0))
+                if count == 1:
+                    continue
+            yield found
+
+
+def _splits(nodes: int, count: int) -> list[tuple[int, ...]]:
+    return [(nodes,)] if count == 1 else [(part, nodes - part) for part in range(nodes + 1)]
+
+
+def _of_product(
+    spec: ProblemSpec, resource: int, number: int, drawn: frozenset[tuple[int, int, int]]
+) -> list[Purchase]:
+    """One product, as many nodes as some tasks draw together, and the days on which it may begin."""
+    windows = [w for _, w, nodes in drawn if nodes]
+    need = {(t, w): nodes for t, w, nodes in drawn}
+    together = {sum(need.get((t, w), 0) for t in group) for group in antichains(spec) for w in windows}
+    latest = floor(min(spec.resources[resource].latest_start_days, spec.windows[-1][1]))
+    tail = spec.resources[resource].unusable_tail_days
+    return [
+        Purchase(k, nodes, ceil(one.first_day), min(latest, floor(min(one.last_day, latest))), drawn)
+        for k, one in enumerate(spec.products)
+        if (one.resource, one.purchase) == (resource, number)
+        for nodes in sorted(together - {0})
+        if nodes <= one.most
+        and ceil(one.first_day) <= min(latest, one.last_day)
+        and latest + one.days - tail > spec.windows[max(windows)][0]
+        and one.days - tail > spec.windows[max(windows)][0] - spec.windows[min(windows)][1]
+    ]
 
 
 def turns(
-    spec: ProblemSpec, needs: dict[tuple[int, int, int], float], bought: dict[int, Purchase]
+    spec: ProblemSpec, needs: dict[tuple[int, int, int], float], bought: dict[Which, Purchase]
 ) -> Iterator[tuple[Turn, ...]]:
     """The fewest orders among tasks side by side with which the nodes suffice, in every way."""
     per_window = []
@@ -206,13 +230,16 @@ def turns(
 def _suffices(
     spec: ProblemSpec,
     needs: dict[tuple[int, int, int], float],
-    bought: dict[int, Purchase],
+    bought: dict[Which, Purchase],
     group: tuple[int, ...],
     window: int,
 ) -> bool:
-    for resource in {r for t, r, w in needs if w == window}:
+    for one in bought.values():
+        if sum(nodes for t, w, nodes in one.drawn if w == window and t in group) > one.nodes:
+            return False
+    sold = {resource for resource, _ in bought}
+    for resource in {r for t, r, w in needs if w == window} - sold:
         there = spec.max_nodes if resource < 0 else spec.resources[resource].held_nodes[window]
-        there += bought[resource].nodes if resource in bought else 0.0
         if sum(needs.get((t, resource, window), 0.0) for t in group) > there:
             return False
     return True
@@ -228,7 +255,7 @@ class TimesAlone:
         self.known: dict[Any, float | None] = {}
 
     def can_beat(
-        self, best: float, plans: list[TaskPlan], bought: dict[int, Purchase], order: tuple[Turn, ...]
+        self, best: float, plans: list[TaskPlan], bought: dict[Which, Purchase], order: tuple[Turn, ...]
     ) -> bool:
         """Whether choices are worth a closer look."""
         if self.spec.question != "cheapest" and self.spec.budget_usd == inf:

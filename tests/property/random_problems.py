@@ -39,6 +39,40 @@ def crowded_problem(seed: int, questions: tuple[str, ...] = QUESTIONS) -> Proble
     return replace(spec, options=long, datasets=(), deadline_days=spec.deadline_days * 1.3)
 
 
+def repeated_problem(seed: int, questions: tuple[str, ...] = ("cheapest", "fastest")) -> ProblemSpec:
+    """A problem of one or two tasks on nodes that can be bought twice, or rented at a higher price."""
+    pick = Random(seed)
+    lengths = [pick.choice([1.0, 2.0, 4.0]) for _ in range(2)]
+    spec = _problem(pick, questions, tasks=pick.choice([1, 2]), lengths=lengths)
+    spans, days = spec.windows, spec.windows[-1][1]
+    bought = replace(
+        _resource(pick, "capacity-block", len(spans)),
+        latest_start_days=pick.choice([2.0, 5.0, inf]),
+        most_at_once_nodes=pick.choice([inf, 2.0, 3.0]),
+        frozen=(),
+    )
+    rented = Resource("on-demand", "pool", "on-demand", (inf,) * len(spans))
+    options: list[Option] = []
+    for number in range(len(spec.tasks)):
+        (made,) = _options(pick, number, (bought,), [0], len(spans), len(spans))
+        made = replace(made, nodes=min(made.nodes, 2), work_days=round(pick.uniform(0.2, 0.7) * days, 2))
+        dear = replace(made, resource=1, daily=(("compute", 97.0 * made.nodes),), key=f"{number}-rented")
+        # A search through both ways of both tasks would take minutes.
+        options += [made, *pick.choice([(dear,), ()] if number == 0 else [()])]
+    once = _products(pick, 0, 0.4 * days)[:1]
+    return replace(
+        spec,
+        tasks=tuple(replace(task, due_days=inf, release_days=0.0) for task in spec.tasks),
+        options=tuple(replace(o, region=0) for o in options),
+        resources=(bought, rented),
+        products=tuple(replace(p, purchase=number) for number in range(2) for p in once),
+        regions=("here",),
+        datasets=(),
+        deadline_days=inf,
+        budget_usd=inf,
+    )
+
+
 def _problem(
     pick: Random,
     questions: tuple[str, ...],

@@ -42,6 +42,10 @@ class TaskPlan:
     """What a task that can be stretched takes and costs at least for its work at scale 1; else 0."""
 
 
+Which = tuple[int, int]
+"""(resource, which of its purchases)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Purchase:
     """Nodes of one product, and the first and the last day on which the purchase may begin."""
@@ -50,6 +54,10 @@ class Purchase:
     nodes: int
     earliest_days: int
     latest_days: int
+    drawn: frozenset[tuple[int, int, int]]
+    """(task, window, nodes) for what each task draws from it."""
+    after: Which | None = None
+    """The purchase that has to end before this one begins."""
 
 
 def share_usd(spec: ProblemSpec, pair: Pair, tiers: tuple[DatasetChoice, ...]) -> float:
@@ -66,12 +74,12 @@ def most_scale(spec: ProblemSpec) -> float:
 class Remainder:
     """Rows over named columns, in days and USD."""
 
-    def __init__(self, spec: ProblemSpec, plans: list[TaskPlan], bought: dict[int, Purchase]) -> None:
+    def __init__(self, spec: ProblemSpec, plans: list[TaskPlan], bought: dict[Which, Purchase]) -> None:
         self.spec, self.plans, self.bought = spec, plans, bought
         names: list[Any] = [("x", t, *use) for t, plan in enumerate(plans) for use in plan.uses]
         names += [("b", t, w) for t, plan in enumerate(plans) for w in sorted({w for _, w in plan.uses})]
         names += [("billed", t, c.region) for t, plan in enumerate(plans) for c in plan.tiers]
-        names += [("day", resource) for resource in bought]
+        names += [("day", which) for which in bought]
         self.names = [*names, "finish", "late", "scale"]
         self.column = {name: j for j, name in enumerate(self.names)}
         self.rows: list[Array] = []
@@ -141,16 +149,23 @@ class Remainder:
 
     def _add_purchases(self) -> None:
         spec = self.spec
-        for resource, purchase in self.bought.items():
-            day = ("day", resource)
-            lasts = spec.products[purchase.product].days - spec.resources[resource].unusable_tail_days
-            for t, plan in enumerate(self.plans):
-                on = [use for use in plan.uses if spec.options[use[0]].resource == resource]
-                for w in {w for _, w in on}:
-                    start = spec.windows[w][0]
-                    self.row({("b", t, w): -1.0, day: 1.0}, start)
-                    terms, constant = self.time(t, [use for use in on if use[1] == w])
-                    self.row(terms | {("b", t, w): 1.0, day: -1.0}, lasts - start - constant)
+        for which, purchase in self.bought.items():
+            day = ("day", which)
+            lasts = spec.products[purchase.product].days - spec.resources[which[0]].unusable_tail_days
+            for t, w, nodes in purchase.drawn:
+                if nodes == 0:
+                    continue
+                on = [u for u in self.plans[t].uses if u[1] == w and spec.options[u[0]].resource == which[0]]
+                start = spec.windows[w][0]
+                self.row({("b", t, w): -1.0, day: 1.0}, start)
+                terms, constant = self.time(t, on)
+                self.row(terms | {("b", t, w): 1.0, day: -1.0}, lasts - start - constant)
+                if any((o, w + 1) in self.plans[t].runs_on for o, _ in on):
+                    terms, constant = self.stretch(t, w)
+                    self.row(terms | {day: -1.0}, lasts - start - constant)
+            if purchase.after is not None:
+                first = spec.products[self.bought[purchase.after].product]
+                self.row({("day", purchase.after): 1.0, day: -1.0}, -first.days)
 
     def _add_limits(self) -> None:
         spec = self.spec
@@ -179,17 +194,17 @@ class Remainder:
         Purchases begin on whole days: what the program puts between two of them is tried on either side.
         """
         value, days = self._solve(turns)
-        for resource, day in days.items():
+        for which, day in days.items():
             if value is not None and abs(day - round(day)) > 1e-7:
-                one = self.bought[resource]
+                one = self.bought[which]
                 sides = replace(one, latest_days=floor(day)), replace(one, earliest_days=floor(day) + 1)
                 values = [
-                    Remainder(self.spec, self.plans, self.bought | {resource: s}).solve(turns) for s in sides
+                    Remainder(self.spec, self.plans, self.bought | {which: s}).solve(turns) for s in sides
                 ]
                 return min((v for v in values if v is not None), default=None)
         return value
 
-    def _solve(self, turns: tuple[Turn, ...]) -> tuple[float | None, dict[int, float]]:
+    def _solve(self, turns: tuple[Turn, ...]) -> tuple[float | None, dict[Which, float]]:
         spec = self.spec
         self.rows, self.upper = [], []
         whole = np.zeros((len(self.plans), len(self.names)))
@@ -224,5 +239,5 @@ class Remainder:
         assert answer.status in (0, 2), answer.message
         if answer.status == 2:
             return None, {}
-        days = {resource: float(answer.x[self.column["day", resource]]) for resource in self.bought}
+        days = {which: float(answer.x[self.column["day", which]]) for which in self.bought}
         return float(answer.fun) + constant, days

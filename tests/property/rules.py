@@ -146,42 +146,64 @@ class Review:
     def _stock(self) -> list[str]:
         """Nodes at every moment, of every resource and in all."""
         spec, wrong = self.spec, []
-        bought: dict[int, int] = {}
-        for k, nodes in self.decision.bought.items():
-            bought[spec.products[k].resource] = bought.get(spec.products[k].resource, 0) + nodes
-        for moment in self.decision.uses:
-            at = moment.start_days + 2 * self.tolerance_days
+        starts = [(use.start_days, use.window) for use in self.decision.uses]
+        starts += [
+            (end + 4 * self.tolerance_days, use.window)
+            for _, _, end in self._purchases()
+            for use in self.decision.uses
+            if use.start_days < end < use.end_days - 8 * self.tolerance_days
+        ]
+        for start, window in starts:
+            at = start + 2 * self.tolerance_days
             running = [spec.options[u.option] for u in self.decision.uses if u.start_days <= at < u.end_days]
             if sum(option.nodes for option in running) > spec.max_nodes:
                 wrong.append(f"more nodes than are allowed at day {at}")
             for resource in {option.resource for option in running}:
-                there = spec.resources[resource].held_nodes[moment.window] + bought.get(resource, 0)
+                there = spec.resources[resource].held_nodes[window] + sum(
+                    self.decision.bought[k]
+                    for k, start, end in self._purchases()
+                    if spec.products[k].resource == resource and start <= at <= end + 4 * self.tolerance_days
+                )
                 if sum(option.nodes for option in running if option.resource == resource) > there:
                     wrong.append(f"more nodes of resource {resource} than {there} at day {at}")
         return wrong
 
+    def _purchases(self) -> list[tuple[int, float, float]]:
+        """Product, start and usable end of every purchase."""
+        spec, decision = self.spec, self.decision
+        found = []
+        for k, day in decision.bought_from_days.items():
+            one = spec.products[k]
+            found.append((k, day, day + one.days - spec.resources[one.resource].unusable_tail_days))
+        return found
+
     def _bought(self) -> list[str]:
         spec, decision, wrong = self.spec, self.decision, []
-        lengths: dict[int, float] = {}
+        if decision.bought_from_days.keys() != decision.bought.keys():
+            wrong.append(f"{decision.bought} bought, from {decision.bought_from_days}")
+        made = [(spec.products[k].resource, spec.products[k].purchase) for k in decision.bought]
+        if len(set(made)) < len(made):
+            wrong.append(f"one purchase of two products: {decision.bought}")
         for k, nodes in decision.bought.items():
-            one = spec.products[k]
-            if not 0 < nodes <= one.most or one.resource in lengths:
+            one, day = spec.products[k], decision.bought_from_days[k]
+            latest = min(one.last_day, spec.resources[one.resource].latest_start_days, spec.windows[-1][1])
+            if not 0 < nodes <= one.most:
                 wrong.append(f"{nodes} nodes of product {k}")
-            lengths[one.resource] = one.days
-            if not one.first_day <= round(decision.bought_from_days[one.resource]) <= one.last_day:
-                wrong.append(f"product {k} from day {decision.bought_from_days[one.resource]}")
-        for resource, day in decision.bought_from_days.items():
-            latest = min(spec.resources[resource].latest_start_days, spec.windows[-1][1])
-            if resource not in lengths or day != round(day) or not 0 <= day <= latest:
-                wrong.append(f"a purchase of resource {resource} from day {day}")
-        sold = {one.resource for one in spec.products}
-        for use in decision.uses:
-            resource = spec.options[use.option].resource
-            if resource in sold:
-                start = decision.bought_from_days.get(resource, inf)
-                end = start + lengths.get(resource, 0.0) - spec.resources[resource].unusable_tail_days
-                if use.start_days < start - self.tolerance_days or use.end_days > end + self.tolerance_days:
-                    wrong.append(f"{use} outside what is bought from {start} to {end}")
+            if day != round(day) or not max(one.first_day, 0) <= day <= latest:
+                wrong.append(f"product {k} from day {day}")
+        return wrong + self._too_many_at_once()
+
+    def _too_many_at_once(self) -> list[str]:
+        """Nodes of all purchases of a resource that are there on a day, over what may be bought."""
+        spec, wrong = self.spec, []
+        paid = [
+            (spec.products[k].resource, day, day + spec.products[k].days, self.decision.bought[k])
+            for k, day in self.decision.bought_from_days.items()
+        ]
+        for resource, at, _, _ in paid:
+            there = sum(n for r, start, end, n in paid if r == resource and start <= at < end)
+            if there > spec.resources[resource].most_at_once_nodes:
+                wrong.append(f"{there} nodes of resource {resource} are there on day {at}")
         return wrong
 
     def orders(self, task: int) -> list[Pair]:

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.property.oracle import optimum
-from tests.property.random_problems import QUESTIONS, RATE_USD, crowded_problem, random_problem
+from tests.property.random_problems import (
+    QUESTIONS,
+    RATE_USD,
+    crowded_problem,
+    random_problem,
+    repeated_problem,
+)
 from tests.property.rules import Review
 
 from trainplan import problem
@@ -137,6 +143,22 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
 def test_one_crowded_task_is_done_as_well_as_can_be(session: Session, seed: int) -> None:
     spec = crowded_problem(seed)
     check_against_search(spec, Solver(spec, session).solve())
+
+
+def test_several_purchases_are_made_as_well_as_can_be(session: Session) -> None:
+    seen: Counter[int] = Counter()
+
+    @standard(40)
+    @given(seeds)
+    def check(seed: int) -> None:
+        spec = repeated_problem(seed)
+        outcome = Solver(spec, session).solve()
+        check_against_search(spec, outcome)
+        seen[0 if outcome.decision is None else len(outcome.decision.bought)] += 1
+
+    check()
+    print(dict(sorted(seen.items())))
+    assert CASES or (seen[1] > 5 and seen[2] > 5)
 
 
 @standard(80)

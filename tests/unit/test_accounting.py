@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from trainplan_models.catalog.records import (
     StorageTier,
     TransferPrice,
 )
+from trainplan_models.over_time import line_spans
 from trainplan_models.plan import (
     CheckpointPlan,
     CostLine,
@@ -81,8 +83,8 @@ def offer(pool: str, mode: str, usd: float) -> Offer:
     )
 
 
-def mode(name: str, paid: str) -> BillingMode:
-    return BillingMode(mode=name, paid=paid, quota_key=name, source="t", as_of="2024")
+def mode(name: str, paid: str, **more: Any) -> BillingMode:
+    return BillingMode(mode=name, paid=paid, quota_key=name, source="t", as_of="2024", **more)
 
 
 def egress(cloud: str, region: str, to: str, usd: float) -> TransferPrice:
@@ -133,7 +135,15 @@ CATALOG = Catalog(
         for m in (
             mode("on-demand", "per-hour"),
             mode("spot", "per-hour"),
-            mode("capacity-block", "committed"),
+            mode(
+                "capacity-block",
+                "committed",
+                durations_days=(5.0, 10.0),
+                sizes_nodes=(1, 2, 4),
+                max_lead_days=8.0,
+                upfront_frac=1.0,
+                max_nodes=16,
+            ),
             mode("owned", "held"),
         )
     },
@@ -531,7 +541,8 @@ def good_plan() -> Plan:
         segment(end_s=5 * DAY_S),
         segment(billing="capacity-block", start_s=5 * DAY_S, end_s=10 * DAY_S),
     )
-    buy = purchase(start_s=5 * DAY_S, usd=40.0 * 480, used_node_h=480.0, bought_node_h=480.0)
+    usd = 40.0 * 480
+    buy = purchase(start_s=5 * DAY_S, usd=usd, upfront_usd=usd, used_node_h=480.0, bought_node_h=480.0)
     bare = plan(*segments, purchases=(buy,))
     lines = account(bare, case(), CATALOG)
     return bare.model_copy(update={"cost_lines": tuple(lines), "total_usd": total_usd(lines)})
@@ -561,6 +572,11 @@ def _purchase_changed(answer: Plan, **changes: Any) -> Plan:
         (lambda p: _purchase_changed(p, usd=1.0), "should be 19200.00"),
         (lambda p: _purchase_changed(p, nodes=8), "said to be bought"),
         (lambda p: p.model_copy(update={"purchases": ()}), "nothing is bought"),
+        (lambda p: _purchase_changed(p, end_s=11 * DAY_S), "6 days, a length in which it is not sold"),
+        (lambda p: _purchase_changed(p, nodes=3), "3 nodes, a size in which it is not sold"),
+        (lambda p: _purchase_changed(p, start_s=9 * DAY_S), "9 days ahead, at most 8"),
+        (lambda p: _purchase_changed(p, upfront_usd=0.0), "0.00 USD up front, should be 19200.00"),
+        (lambda p: _purchase_changed(p, count=5), "20 nodes of capacity-block"),
         (lambda p: p.model_copy(update={"total_usd": p.total_usd + 0.02}), "the total says"),
         (lambda p: _segment_changed(p, 0, checkpoint=checkpoint(1e12)), "of checkpoints are stored"),
         (
@@ -575,6 +591,26 @@ def _purchase_changed(answer: Plan, **changes: Any) -> Plan:
 )
 def test_a_contradiction_is_found(wrong: Any, message: str) -> None:
     assert any(message in problem for problem in plan_problems(wrong(good_plan()), case(), CATALOG))
+
+
+def test_what_runs_until_the_end_of_nodes_that_are_taken_back_before_it_is_found() -> None:
+    modes = CATALOG.modes | {
+        "capacity-block": mode("capacity-block", "committed", unusable_tail_s=1800.0, upfront_frac=1.0)
+    }
+    (problem,) = plan_problems(good_plan(), case(), replace(CATALOG, modes=modes))
+    assert problem == f"2 node-hours on capacity-block {EAST} are run and not bought"
+
+
+def test_purchases_of_one_pool_are_told_apart_on_the_bill_and_paid_each_in_its_time() -> None:
+    first = purchase(end_s=5 * DAY_S, usd=40.0 * 480, upfront_usd=40.0 * 480, bought_node_h=480.0)
+    second = first.model_copy(update={"start_s": 20 * DAY_S, "end_s": 25 * DAY_S})
+    runs = [segment(billing="capacity-block", start_s=b.start_s, end_s=b.end_s) for b in (first, second)]
+    bare = plan(*runs, purchases=(first, second))
+    lines = [line for line in account(bare, case(), CATALOG) if line.category == "compute"]
+    told = [line.item.split(" nodes ")[1] for line in lines]
+    assert told == ["from day 0 to 5", "from day 20 to 25"]
+    days = [start / DAY_S for line in lines for start, _, _ in line_spans(bare, line)]
+    assert days == [0.0, 20.0]
 
 
 def test_dataset_reads_follow_the_share_of_the_work() -> None:

@@ -25,7 +25,7 @@ def case_with(resources: str, deadline: str = "60 days", start: str = "2026-12-0
 
 
 def cuts(case: Case) -> list[float]:
-    spans = windows(case, find_sites(case, builtin())[0])
+    spans = windows(case, find_sites(case, builtin())[0], builtin().modes)
     assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
     return [start for start, _ in spans]
 

@@ -151,6 +151,13 @@ SPECS: dict[str, ProblemSpec] = {
         ),
         windows=DAY_WINDOWS[:1],
     ),
+    "commitments-several": spec(
+        1,
+        (option(0, 1),),
+        resources=(*spec(1, ()).resources, replace(BOUGHT[0], most_at_once_nodes=5.0)),
+        products=tuple(Product(1, 7.0, 70.0, most=4, purchase=number) for number in range(2)),
+        windows=DAY_WINDOWS[:2],
+    ),
     "programme": spec(
         1,
         (option(0),),
@@ -230,7 +237,16 @@ SPECS["recourse-turns-later"] = replace(
         miss_frac=0.5,
     ),
 )
+TWICE = tuple(Product(1, 7.0, 70.0, most=4, purchase=number) for number in range(2))
 SPECS |= {
+    "capacity-several": replace(SPECS["capacity"], products=TWICE),
+    "capacity-several-wide": replace(
+        SPECS["capacity-wide"],
+        options=(option(0, 1), option(1, 1), option(2, 1)),
+        resources=(SPECS["capacity-wide"].resources[0], BOUGHT[0]),
+        products=TWICE,
+        windows=DAY_WINDOWS[:1],
+    ),
     "selection-stretched": replace(SPECS["goals"], question="most-tokens"),
     "goals-fastest": replace(SPECS["goals"], question="fastest"),
     "goals-most-tokens": replace(SPECS["goals"], question="most-tokens"),

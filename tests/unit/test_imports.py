@@ -282,6 +282,40 @@ def test_private_prices_that_cannot_be_are_refused(tmp_path: Path, row: str, wor
     assert caught.value.problems[0].line == 2
 
 
+DATED = "cloud,region,instance_type,mode,usd_per_node_h,as_of,valid_from,valid_until\n"
+
+
+def test_a_private_price_may_hold_between_days(tmp_path: Path) -> None:
+    text = DATED + (
+        "aws,us-east-1,p5.48xlarge,on-demand,30.5,2026-11-01,2026-12-20,\n"
+        "aws,us-east-1,p5.48xlarge,on-demand,29.5,2026-11-01,2027-03-01,2027-03-31\n"
+        "aws,us-east-1,p5.48xlarge,capacity-block,25,2026-11-01,,2026-12-31\n"
+    )
+    found = private_prices(write(tmp_path, text))
+    assert (found.offers, found.commitments) == ((), ())
+    assert [(row.mode, row.usd_per_node_h, row.valid_from, row.valid_until) for row in found.dated] == [
+        ("on-demand", 30.5, "2026-12-20", ""),
+        ("on-demand", 29.5, "2027-03-01", "2027-03-31"),
+        ("capacity-block", 25.0, "", "2026-12-31"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "key", "words"),
+    [
+        ("on-demand,30.5,2026-11-01,soon,", "valid_from", "'soon' is no date"),
+        ("on-demand,30.5,2026-11-01,,2026-13-01", "valid_until", "is no date"),
+        ("on-demand,30.5,2026-11-01,2026-12-31,2026-12-01", "valid_until", "before it begins"),
+        ("flex-start,30.5,2026-11-01,2026-12-31,", "mode", "no flex-start price for the days"),
+    ],
+)
+def test_days_that_cannot_be_are_refused(tmp_path: Path, row: str, key: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        private_prices(write(tmp_path, f"{DATED}aws,us-east-1,p5.48xlarge,{row}\n"))
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.key) == (2, key)
+
+
 def test_a_price_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
     row = "aws,us-east-1,p5.48xlarge,on-demand,30,,,2026-08-31\n"
     with pytest.raises(InputError, match="twice, first in line 2"):

@@ -23,6 +23,7 @@ from trainplan_models.catalog.records import (
     Accelerator,
     BillingMode,
     Commitment,
+    DatedPrice,
     Default,
     DroppedOffer,
     FailureProfile,
@@ -81,6 +82,7 @@ class Catalog:
     models: dict[str, Model]
     dropped: tuple[DroppedOffer, ...] = ()
     """Listed prices that are not among the offers, and why."""
+    dated_prices: tuple[DatedPrice, ...] = ()
     accelerator_names: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Name of the chip by its plain names and aliases."""
     model_names: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -268,6 +270,7 @@ def _make(rows: _Rows) -> Catalog:
         defaults={row.key: row for row in rows(tables.DEFAULTS)},
         models=models,
         dropped=tuple(rows(tables.DROPPED)),
+        dated_prices=tuple(rows(tables.DATED_PRICES)),
         accelerator_names=_names("accelerator", accelerators),
         model_names=_names("model", models),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from trainplan_models.catalog.records import Accelerator, Commitment, NodeType
+from trainplan_models.catalog.records import Accelerator, Commitment, DatedPrice, NodeType
 
 if TYPE_CHECKING:
     from trainplan_models.catalog import Catalog
@@ -31,8 +32,11 @@ class Pool:
     """Price by billing mode; modes absent are not sold here."""
     price_as_of: dict[str, str]
     """Date of each of these prices, as the catalogue has it."""
+    dated: tuple[DatedPrice, ...] = ()
+    """Prices that hold between days only."""
 
 
+@lru_cache(maxsize=4)
 def build_pools(catalog: Catalog) -> dict[str, Pool]:
     """Every pool that has a price, by name."""
     prices: dict[Place, dict[str, tuple[float, str]]] = {}
@@ -44,10 +48,18 @@ def build_pools(catalog: Catalog) -> dict[str, Pool]:
             price = _commitment_price(commitment, prices.get(place, {}))
             if price is not None:
                 prices.setdefault(place, {})[commitment.mode] = price
-    return {"/".join(place): _pool(catalog, place, by_mode) for place, by_mode in sorted(prices.items())}
+    dated: dict[str, list[DatedPrice]] = {}
+    for row in catalog.dated_prices:
+        dated.setdefault(row.pool, []).append(row)
+    return {
+        "/".join(place): _pool(catalog, place, by_mode, tuple(dated.get("/".join(place), ())))
+        for place, by_mode in sorted(prices.items())
+    }
 
 
-def _pool(catalog: Catalog, place: Place, by_mode: dict[str, tuple[float, str]]) -> Pool:
+def _pool(
+    catalog: Catalog, place: Place, by_mode: dict[str, tuple[float, str]], dated: tuple[DatedPrice, ...]
+) -> Pool:
     cloud, region, instance_type = place
     return Pool(
         name="/".join(place),
@@ -57,6 +69,7 @@ def _pool(catalog: Catalog, place: Place, by_mode: dict[str, tuple[float, str]])
         accelerator=catalog.chip_of(cloud, instance_type),
         usd_per_node_h={mode: usd for mode, (usd, _) in by_mode.items()},
         price_as_of={mode: as_of for mode, (_, as_of) in by_mode.items()},
+        dated=dated,
     )
 
 

@@ -144,6 +144,25 @@ class Commitment(Row):
     """Regions where it is sold; empty for every region with an on-demand offer."""
 
 
+class DatedPrice(Row):
+    """What a node costs from a day on, until one, or between two; before and after, what other tables say."""
+
+    cloud: str
+    region: str
+    instance_type: str
+    mode: str
+    usd_per_node_h: Positive
+    valid_from: str = ""
+    """The first day on which it holds, like 2026-08-31; empty: always before ``valid_until``."""
+    valid_until: str = ""
+    """The last day on which it holds; empty: from ``valid_from`` on for good."""
+
+    @property
+    def pool(self) -> str:
+        """``cloud/region/instance_type``."""
+        return f"{self.cloud}/{self.region}/{self.instance_type}"
+
+
 class StorageTier(Row):
     """One place to keep bytes in one cloud."""
 

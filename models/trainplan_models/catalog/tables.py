@@ -9,6 +9,7 @@ from trainplan_models.catalog.records import (
     Accelerator,
     BillingMode,
     Commitment,
+    DatedPrice,
     Default,
     DroppedOffer,
     FailureProfile,
@@ -32,6 +33,9 @@ COMMITMENTS = Table(
     ("mode", "cloud", "instance_type", "regions"),
     replaced_by=("mode", "cloud", "instance_type"),
 )
+DATED_PRICES = Table(
+    "dated_prices", DatedPrice, ("cloud", "region", "instance_type", "mode", "valid_from", "valid_until")
+)
 TIERS = Table("storage_tiers", StorageTier, ("cloud", "service", "tier", "region"))
 TRANSFERS = Table(
     "transfers",
@@ -54,6 +58,7 @@ TABLES: dict[str, Table[Any]] = {
         DROPPED,
         MODES,
         COMMITMENTS,
+        DATED_PRICES,
         TIERS,
         TRANSFERS,
         FAILURES,

@@ -188,14 +188,15 @@ def _tell_rules(dropped: Sequence[DroppedOffer]) -> None:
 
 def _private(asked: _Asked, own: Path | None) -> None:
     from trainplan_models.catalog.joining import with_siblings
-    from trainplan_models.catalog.tables import COMMITMENTS, OFFERS
+    from trainplan_models.catalog.tables import COMMITMENTS, DATED_PRICES, OFFERS
     from trainplan_models.private_prices import private_prices
 
     found = private_prices(asked.file, asked.known, asked.source, asked.as_of)
-    sys.stderr.write(f"{len(found.offers)} offers, {len(found.commitments)} commitments\n")
+    dated = f", {len(found.dated)} prices for certain days" if found.dated else ""
+    sys.stderr.write(f"{len(found.offers)} offers, {len(found.commitments)} commitments{dated}\n")
     sys.stderr.writelines(f"warning: {warning}\n" for warning in found.warnings)
     commitments = with_siblings(found.commitments, asked.known)
-    rows = {OFFERS.kind: found.offers, COMMITMENTS.kind: commitments}
+    rows = {OFFERS.kind: found.offers, COMMITMENTS.kind: commitments, DATED_PRICES.kind: found.dated}
     _write_catalog(asked, rows, own, new_ones_win=True)
 
 

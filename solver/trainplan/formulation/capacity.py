@@ -17,8 +17,11 @@ For every set :math:`A` of tasks that may all run at the same time, with
     \sum_{t \in A} n_{trw} \le H_{rw} + \sum_{k \in r} y_k + M_{Arw} Q_{Aw},\qquad
     \sum_{t \in A} n_{tw} \le N^{max} + M_{Aw} Q_{Aw}
 
-and :math:`M` what the sum can exceed its limit by. Where there are too many such sets, tasks of one chain
-of the precedence count once, with the most nodes any of them has in the window, and nobody takes turns:
+and :math:`M` what the sum can exceed its limit by. Where several purchases of a resource can be made, what is
+drawn from each, :math:`z_{trwp}` for :math:`n_{trw}`, is within what it holds.
+
+Where there are too many such sets, tasks of one chain of the precedence count once, with the most nodes any
+of them has in the window, and nobody takes turns:
 
 .. math::
     n_{crw} \ge n_{trw} \quad (t \in c),\qquad \sum_c n_{crw} \le H_{rw} + \sum_{k \in r} y_k
@@ -32,6 +35,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from trainplan.formulation.commitments import bought
 from trainplan.formulation.context import Context
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
@@ -132,15 +136,29 @@ def _add_stock(ctx: Context, rows: list[tuple[Group, int, int]], largest: dict[K
 
     def within_stock(m: object, i: int) -> object:
         group, resource, window = rows[i]
-        bought = sum(
-            ctx.m.v_bought[k] for k, product in enumerate(spec.products) if product.resource == resource
-        )
         held = spec.resources[resource].held_nodes[window]
         above = sum(largest[t, resource, window] for t in group) - held
         used = sum(ctx.m.v_nodes[t, resource, window] for t in group)
-        return used <= held + bought + above * _apart(ctx, group, window)
+        return used <= held + _bought(ctx, resource) + above * _apart(ctx, group, window)
 
-    m.c_within_stock = Constraint(range(len(rows)), rule=within_stock)
+    m.c_within_stock = Constraint(
+        [i for i, row in enumerate(rows) if row[1] not in m.purchases_of], rule=within_stock
+    )
+
+    def within_purchase(m: object, i: int, purchase: int) -> object:
+        group, resource, window = rows[i]
+        above = sum(largest[t, resource, window] for t in group)
+        drawn = sum(ctx.m.v_drawn[t, resource, window, purchase] for t in group)
+        return drawn <= bought(ctx, resource, purchase) + above * _apart(ctx, group, window)
+
+    m.c_within_purchase = Constraint(
+        [(i, p) for i, row in enumerate(rows) for p in m.purchases_of.get(row[1], ())], rule=within_purchase
+    )
+
+
+def _bought(ctx: Context, resource: int) -> Any:
+    """Nodes bought of a resource of which at most one purchase is made."""
+    return bought(ctx, resource, 0) if (resource, 0) in ctx.m.products_of else 0
 
 
 def _add_ceiling(ctx: Context, rows: list[tuple[Group, int]]) -> None:
@@ -158,6 +176,23 @@ def _add_ceiling(ctx: Context, rows: list[tuple[Group, int]]) -> None:
         ctx.limit("resources.max_nodes", body, spec.max_nodes, unit="nodes", per_unit=1.0)
 
 
+def _add_drawn_by_chain(ctx: Context, chain_of: dict[int, int]) -> None:
+    """What tasks of one chain draw from a purchase counts once."""
+    m = ctx.m
+    parts = sorted({(chain_of[t], *place) for t, *place in m.v_drawn})
+    m.v_chain_drawn = Var(parts, within=NonNegativeReals)
+    m.c_chain_drawn = Constraint(
+        list(m.v_drawn),
+        rule=lambda m, t, r, w, p: m.v_chain_drawn[chain_of[t], r, w, p] >= m.v_drawn[t, r, w, p],
+    )
+    m.c_within_purchase_by_chain = Constraint(
+        sorted({part[1:] for part in parts}),
+        rule=lambda m, r, w, p: (
+            sum(m.v_chain_drawn[part] for part in parts if part[1:] == (r, w, p)) <= bought(ctx, r, p)
+        ),
+    )
+
+
 def _add_by_chain(ctx: Context, largest: dict[Key, int]) -> None:
     """Limits where there are too many sets of tasks side by side to look at each."""
     m, spec = ctx.m, ctx.inputs.spec
@@ -172,10 +207,11 @@ def _add_by_chain(ctx: Context, largest: dict[Key, int]) -> None:
     of_place = {place: [part for part in parts if part[1:] == place] for place in places}
 
     def within(m: object, r: int, w: int) -> object:
-        bought = sum(ctx.m.v_bought[k] for k, product in enumerate(spec.products) if product.resource == r)
-        return sum(ctx.m.v_chain_nodes[p] for p in of_place[r, w]) <= spec.resources[r].held_nodes[w] + bought
+        held = spec.resources[r].held_nodes[w] + _bought(ctx, r)
+        return sum(ctx.m.v_chain_nodes[p] for p in of_place[r, w]) <= held
 
-    m.c_within_stock_by_chain = Constraint(places, rule=within)
+    m.c_within_stock_by_chain = Constraint([p for p in places if p[0] not in m.purchases_of], rule=within)
+    _add_drawn_by_chain(ctx, chain_of)
     if spec.max_nodes == inf:
         return
     cells = sorted({(chain_of[t], w) for t, w in m.CELLS})
