@@ -63,7 +63,7 @@ class RlReading:
     lag: int
     """Steps by which generation may run ahead; 0: on policy, on the same devices."""
     tensor: int
-    passes: float
+    passes_count: float
     slowdown: float
     """Step time of the row's software release over that of the release the parameters stand for."""
     release: str
@@ -114,7 +114,7 @@ def _read(row: Row, known: Known) -> RlReading:
         samples=samples,
         lag=int(lag or 0),
         tensor=int(tensor),
-        passes=SCORING_PASSES - spared,
+        passes_count=SCORING_PASSES - spared,
         slowdown=float(release["slowdown"]),
         release=release["release"],
         places=_places(row, known, samples, devices, bool(lag)),
@@ -191,9 +191,11 @@ def step_of(reading: RlReading, rates: Sequence[float], achieved: Engine | None 
         where = (item.setup, reading.samples, item.accelerator, item.node)
         if reading.lag:
             nodes = np.array([place.generating])
-            step = apart_step(*where, nodes, np.array([rate]), serving, reading.passes, reading.lag)
+            step = apart_step(*where, nodes, np.array([rate]), serving, reading.passes_count, reading.lag)
         else:
-            step = rollout_step(*where, np.array([item.nodes]), np.array([rate]), serving, reading.passes)
+            step = rollout_step(
+                *where, np.array([item.nodes]), np.array([rate]), serving, reading.passes_count
+            )
         found.append(step)
     return min(found, key=lambda step: float(step.step_s[0]))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from trainplan_models.block_recompute import full_share, selective_share
 from trainplan_models.collectives import Links, all_reduce_s, gather_s, send_s
 from trainplan_models.distinct import distinct
 from trainplan_models.efficiency import (
@@ -183,8 +184,7 @@ def _inner_table(context: _Context, grid: LayoutGrid) -> _Table:
             a.scaled(share).plus(b.scaled(1.0 - share))
             for a, b in zip(expert, (ahead, back, core), strict=True)
         )
-    full = (grid.recompute == 2).astype(float)
-    some = (grid.recompute == 1).astype(float)
+    full, some = full_share(grid.recompute), selective_share(grid.recompute)
     again = ahead.scaled(full + context.software.selective_recompute * some).plus(core.scaled(some))
     extra = EXTRA_FORWARDS.get(setup.kind, 0.0)
     if extra:

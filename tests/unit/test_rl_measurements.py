@@ -20,7 +20,7 @@ def reading(row_id: str, **cells: str) -> RlReading:
 
 def test_a_row_says_how_much_is_generated_and_where() -> None:
     found = reading("nemo-rl-0002")
-    assert (found.lag, found.tensor, found.passes) == (0, 32, 2.0)
+    assert (found.lag, found.tensor, found.passes_count) == (0, 32, 2.0)
     assert (found.samples.prompts, found.samples.response_tokens) == (512, 697.0)
     assert len(found.places) == 1 and found.reading.nodes == 64
     assert found.measured == pytest.approx(512 * (697 + PROMPT_TOKENS) / 111.0 / 512)
