@@ -131,7 +131,7 @@ def _places(row: Row, known: Known, samples: Samples, devices: int, apart: bool)
         update = _update(row, known, samples, share * each)
         if isinstance(update, Candidates):
             found.append(Training(update, nodes - share))
-        elif isinstance(update, str) and not apart:
+        elif isinstance(update, str):
             reason = update
     if not found:
         raise NotJudged(reason)

@@ -46,6 +46,11 @@ def test_a_row_without_its_placement_is_not_judged() -> None:
     assert isinstance(found, Unread) and "placement" in found.reason
 
 
+def test_a_model_nobody_knows_is_told_as_the_reason() -> None:
+    found = read_rl({**ROWS["nemo-rl-0003"], "model_name": "unheard-of", "hidden": "", "params_b": ""}, KNOWN)
+    assert isinstance(found, Unread) and "model shape" in found.reason
+
+
 def test_an_older_release_is_slower_by_its_named_factor() -> None:
     old, new = (
         reading("nemo-rl-0003", framework=f"NeMo RL v0.{minor}", global_batch_seqs="256") for minor in (5, 7)
