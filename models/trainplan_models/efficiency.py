@@ -80,6 +80,8 @@ class Software:
     """Memory traffic per parameter for adding the gradients of a micro-batch to those of the ones before."""
     expert_kernels: float
     """Kernels per local expert and layer, forward."""
+    dispatch_once: bool
+    """Whether a token goes once to each domain that holds any of its experts, and not once to each of them."""
     logits_bytes: float
     """Bytes held per logit at the loss."""
     logits_split: bool

@@ -257,11 +257,11 @@ def _expert_s(setup: TrainSetup, at: Inner, links: Links, software: Software) ->
     shape = setup.shape
     rows = at.tokens / at.spread
     local = np.minimum(at.ep, np.maximum(links.domain / at.cp, 1.0))
-    # A token goes once to each domain that holds any of its experts.
     domains = at.ep / local
-    copies = np.minimum(
-        float(shape.experts_per_token), domains * (1.0 - (1.0 - 1.0 / domains) ** shape.experts_per_token)
-    )
+    copies: Floats | float = float(shape.experts_per_token)
+    if software.dispatch_once:
+        held = domains * (1.0 - (1.0 - 1.0 / domains) ** shape.experts_per_token)
+        copies = np.minimum(float(shape.experts_per_token), held)
     size = rows * shape.hidden * 2.0
     across = all_to_all_s(size * copies, at.ep, np.ones_like(at.ep), links)
     inside = all_to_all_s(

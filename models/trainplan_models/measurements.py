@@ -319,14 +319,17 @@ def _degrees(row: Row, devices: int, software: Row) -> tuple[dict[str, int], boo
     return partial, offload
 
 
+INTERLEAVING = ("mlperf", "published-run", "dgxc-bench", "megatron-lm-readme")
+"""Sources that interleave their pipelines and have tables that leave the cell empty."""
+
+
 def _settle(row: Row, partial: dict[str, int], software: Row, filled: tuple[str, ...]) -> None:
     """Habits of frameworks and tables that change what a printed degree means."""
     piped = partial.get("pp", 1) > 1
     if "micro_batch" in filled or (software["framework"] == "torchtitan" and piped):
         # torchtitan's local batch of a pipeline is cut into micro-batches of one sequence.
         partial["micro_batch"] = 1
-    if row.get("source_group", "").startswith(("mlperf", "published-run")) and not row.get("vp"):
-        # These interleave their pipelines; the tables leave the cell empty.
+    if row.get("source_group", "").startswith(INTERLEAVING) and not row.get("vp"):
         partial.pop("vp", None)
     if spread := re.search(r"sequence_parallel=(True|False)", row.get("status_note", "")):
         partial["sequence_parallel"] = int(spread.group(1) == "True")

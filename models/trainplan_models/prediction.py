@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trainplan_models.block_recompute import with_blocks
 from trainplan_models.efficiency import Hardware, Software, software_of
 from trainplan_models.layout import (
     MICRO_BATCHES,
@@ -59,7 +60,10 @@ def candidates(reading: Reading) -> Candidates | None:
     grid = _printed(reading) if "dp" in reading.partial else _searched(reading)
     if grid is None or not len(grid):
         return None
-    return Candidates(reading, grid, peak_memory(reading.setup, reading.accelerator, reading.node, grid))
+    memory = peak_memory(reading.setup, reading.accelerator, reading.node, grid)
+    if not reading.recompute and reading.setup.framework == "megatron" and "dp" in reading.partial:
+        grid, memory = with_blocks(grid, memory)
+    return Candidates(reading, grid, memory)
 
 
 def _recompute_codes(reading: Reading) -> list[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from trainplan_models.block_recompute import full_share, selective_share
 from trainplan_models.collectives import Links, all_reduce_s, gather_s, send_s
 from trainplan_models.distinct import distinct
 from trainplan_models.efficiency import (
@@ -39,6 +40,10 @@ CHUNK = 1 << 14
 
 HOST_PARAMETER_S = 2e-9
 """Update of one parameter in host memory, with its way there and back (ZeRO-Offload, one device's share)."""
+
+LAUNCHES = {"rl": 3.0}
+"""Host time of launches against pretraining, by task kind: packed samples of unequal length keep steps from being
+captured and replayed. Chosen among 1 to 6 by the rows that ``tests/benchmark/fit_rollout.py`` fits to."""
 
 EXTRA_FORWARDS = {"preference": 1.0}
 """Forward passes of a frozen reference model per training token, by task kind."""
@@ -101,7 +106,7 @@ def _context(
         memory_bytes_per_s=accelerator.memory_bytes_per_s * hardware.memory_frac,
         tail_elements=hardware.tail_elements,
         gap_s=hardware.gap_s,
-        host_s=hardware.host_s,
+        host_s=hardware.host_s * LAUNCHES.get(setup.kind, 1.0),
         matmul_bytes=1.0 if setup.precision in ("fp8", "fp4") else 2.0,
     )
     return _Context(setup, hardware, software, chip, links_of(hardware, accelerator, node), accelerator)
@@ -179,8 +184,7 @@ def _inner_table(context: _Context, grid: LayoutGrid) -> _Table:
             a.scaled(share).plus(b.scaled(1.0 - share))
             for a, b in zip(expert, (ahead, back, core), strict=True)
         )
-    full = (grid.recompute == 2).astype(float)
-    some = (grid.recompute == 1).astype(float)
+    full, some = full_share(grid.recompute), selective_share(grid.recompute)
     again = ahead.scaled(full + context.software.selective_recompute * some).plus(core.scaled(some))
     extra = EXTRA_FORWARDS.get(setup.kind, 0.0)
     if extra:

@@ -15,6 +15,7 @@ from trainplan_models.measurement_cells import number
 from trainplan_models.measurements import Known, Reading, Unread, read
 from trainplan_models.prediction import Candidates, Prediction, candidates, predict
 from trainplan_models.published_runs import RunResult, judge_runs
+from trainplan_models.rl_measurements import predicted_rate, read_rl
 
 GIB = 2.0**30
 SWEEP = 4
@@ -130,6 +131,8 @@ def predict_with(found: Candidates, state: State | None) -> Prediction:
 
 def judge_throughput(row: Mapping[str, str], known: Known, state: State | None = None) -> ThroughputResult:
     """Predict the throughput of one row."""
+    if row.get("task", "").startswith("rl"):
+        return _judge_rl(row, known, state)
     found = find(row, known)
     if isinstance(found, Unread):
         return ThroughputResult(found.row_id, None, found.measured, found.reason, found.labels)
@@ -144,6 +147,16 @@ def judge_throughput(row: Mapping[str, str], known: Known, state: State | None =
         sweep_of(reading, row),
         reading.assumed,
     )
+
+
+def _judge_rl(row: Mapping[str, str], known: Known, state: State | None) -> ThroughputResult:
+    """Predict the tokens per second of one row over whole reinforcement learning steps."""
+    found = read_rl(row, known)
+    if isinstance(found, Unread):
+        return ThroughputResult(found.row_id, None, found.measured, found.reason, found.labels)
+    rate = predicted_rate(found, state)
+    reason = None if rate else "the printed replica does not hold the weights"
+    return ThroughputResult(found.row_id, rate or None, found.measured, reason, found.labels)
 
 
 def sweep_of(reading: Reading, row: Mapping[str, str]) -> str:
@@ -234,7 +247,9 @@ def confusion(rows: Sequence[MemoryResult]) -> dict[str, int]:
 
 def summary(result: Validation) -> dict[str, Any]:
     """All figures that the bars are about."""
-    judged = [row for row in result.rows if row.ratio is not None]
+    predicted = [row for row in result.rows if row.ratio is not None]
+    judged = [row for row in predicted if row.labels.get("task") != "rl"]
+    steps = [row.ratio for row in predicted if row.labels.get("task") == "rl" and row.ratio]
     peaks = [
         row.predicted_peak_gib / row.measured_peak_gib
         for row in result.memory_rows
@@ -247,6 +262,7 @@ def summary(result: Validation) -> dict[str, Any]:
     inside = [run.inside for run in result.run_rows if run.inside is not None]
     return {
         "throughput": errors([row.ratio for row in judged if row.ratio]) if judged else None,
+        "reinforcement_learning": errors(steps) if steps else None,
         "by_generation": by_class(judged, ("generation", "precision", "model")),
         "by_accelerator": by_class(judged, ("accelerator",)),
         "by_precision": by_class(judged, ("precision",)),

@@ -15,7 +15,7 @@ import numpy as np
 from trainplan.candidates import Candidate
 from trainplan_models.catalog.records import Accelerator, NodeType
 from trainplan_models.plan import Layout
-from trainplan_models.rollout import generate, rollout_step, score_s
+from trainplan_models.rollout import Serving, generate, rollout_step, score_s
 from trainplan_models.workload import TrainSetup
 
 
@@ -64,7 +64,8 @@ def decoding(
 ) -> tuple[Candidate, ...]:
     """Candidates that decode all samples, each node count with its best replica size."""
     nodes = np.array(counts)
-    made = generate(setup.shape, samples, accelerator, node, nodes)
+    serving = Serving(sequence_tokens=setup.sequence_length)
+    made = generate(setup.shape, samples, accelerator, node, nodes, serving)
     return tuple(
         Candidate(
             nodes=int(count),

@@ -6,10 +6,14 @@ import pytest
 from trainplan_models import catalog
 from trainplan_models.case import Rollout
 from trainplan_models.catalog.records import Accelerator, NodeType
+from trainplan_models.generation_engine import engine
 from trainplan_models.rollout import (
-    STEP_OVERHEAD_S,
+    Serving,
+    apart_step,
     cache_bytes_per_token,
+    cache_copies,
     generate,
+    length_scale,
     rollout_step,
     score_s,
     weight_transfer_s,
@@ -81,7 +85,7 @@ def test_a_step_is_the_sum_of_its_phases() -> None:
     task = TrainSetup(LLAMA_8B, 2048, 512, kind="rl")
     step = rollout_step(task, rollout(), accelerator, node, nodes, np.array([2e5, 8e5]))
     parts = step.generation_s + step.scoring_s + step.update_s + step.weight_transfer_s
-    assert parts + STEP_OVERHEAD_S == pytest.approx(step.step_s)
+    assert parts + engine().step_overhead_s == pytest.approx(step.step_s)
     assert step.samples_per_s == pytest.approx(64 * 16 / step.step_s)
 
 
@@ -89,5 +93,48 @@ def test_scoring_scales_with_devices_and_transfer_with_the_model() -> None:
     accelerator, node = machine()
     two, four = score_s(LLAMA_8B, rollout(), accelerator, node, np.array([2, 4]))
     assert two == pytest.approx(2 * four)
-    small, large = (weight_transfer_s(s, accelerator, node, np.array([8]))[0] for s in (LLAMA_8B, DEEPSEEK))
+    small, large = (weight_transfer_s(s, accelerator, node) for s in (LLAMA_8B, DEEPSEEK))
     assert large > 5 * small
+
+
+def test_lengths_cut_off_keep_their_mean() -> None:
+    scale = length_scale(3200.0, 4000.0)
+    assert scale > 3200.0
+    assert scale * (1.0 - np.exp(-4000.0 / scale)) == pytest.approx(3200.0, rel=1e-3)
+    assert length_scale(100.0, 1e5) == pytest.approx(100.0, rel=1e-3)
+
+
+def test_a_limit_on_the_length_ends_the_wait_for_the_longest_answer() -> None:
+    accelerator, node = machine()
+    tight, usual, wide = (
+        generate(
+            LLAMA_8B, rollout(), accelerator, node, np.array([1]), Serving(sequence_tokens=limit)
+        ).seconds[0]
+        for limit in (1700.0, 0.0, 8192.0)
+    )
+    assert tight < usual < wide
+
+
+def test_latent_attention_keeps_its_cache_on_every_device_of_a_replica() -> None:
+    assert cache_copies(DEEPSEEK, 8) == 8.0
+    assert (cache_copies(LLAMA_8B, 8), cache_copies(LLAMA_8B, 16)) == (1.0, 2.0)
+
+
+def test_side_by_side_the_slower_side_sets_the_pace() -> None:
+    accelerator, node = machine()
+    task = TrainSetup(LLAMA_8B, 2048, 512, kind="rl")
+    quick, slow = (
+        apart_step(task, rollout(), accelerator, node, np.array([1]), np.array([rate])) for rate in (1e7, 1e4)
+    )
+    assert quick.step_s[0] == pytest.approx(quick.generation_s[0])
+    assert slow.step_s[0] > slow.update_s[0] > slow.generation_s[0]
+
+
+def test_running_further_ahead_decodes_larger_batches() -> None:
+    accelerator, node = machine()
+    task = TrainSetup(LLAMA_8B, 2048, 512, kind="rl")
+    one, eight = (
+        apart_step(task, rollout(), accelerator, node, np.array([2]), np.array([1e7]), lag=lag)
+        for lag in (1, 8)
+    )
+    assert eight.generation_s[0] < one.generation_s[0]

@@ -114,6 +114,7 @@ def _facts(report: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     ]
     for name, key in (
         ("Throughput", "throughput"),
+        ("Reinforcement learning steps", "reinforcement_learning"),
         ("Peak memory", "peak_memory"),
         ("Duration of runs", "runs"),
     ):
