@@ -102,8 +102,9 @@ def test_a_calendar_over_other_windows_keeps_its_prices() -> None:
         programme(resources="  price_changes: [{from: day 6, to: day 10, cut: 25%}]"), builtin()
     ).spec
     number = next(n for n, r in enumerate(spec.resources) if r.mode == "on-demand")
-    assert spec.windows == ((0.0, 4.0), (4.0, 6.0), (6.0, 10.0), (10.0, 60.0))
-    assert spec.resources[number].price_factor == (1.0, 1.0, 0.75, 1.0)
+    # Day 14 is where blocks come in longer steps.
+    assert spec.windows == ((0.0, 4.0), (4.0, 6.0), (6.0, 10.0), (10.0, 14.0), (14.0, 60.0))
+    assert spec.resources[number].price_factor == (1.0, 1.0, 0.75, 1.0, 1.0)
     assert large.cut_off(spec, 8.0).resources[number].price_factor == (1.0, 1.0, 0.75)
     fine = large.refined(spec, 2.0)
     for (start, end), factor in zip(fine.windows, fine.resources[number].price_factor, strict=True):
