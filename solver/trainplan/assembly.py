@@ -320,7 +320,7 @@ def _products(build: _Builder) -> Iterable[Product]:
     for number, resource in enumerate(build.resources):
         if not resource.committed:
             continue
-        needs = [option.nodes for option, _ in build.made if option.resource == number]
+        needs = [nodes for option, _ in build.made if (nodes := option.nodes_of(number))]
         if not needs:
             continue
         mode = build.catalog.modes[resource.mode]

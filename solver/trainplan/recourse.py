@@ -115,7 +115,7 @@ def _places(assembly: Assembly, options: Sequence[int]) -> set[Place]:
 
 def _waits(assembly: Assembly, options: Sequence[int], many: Scenarios) -> dict[int, Floats]:
     """By resource, days until its nodes are there."""
-    resources = {assembly.spec.options[o].resource for o in options}
+    resources = {r for o in options for r, _ in assembly.spec.options[o].taken}
     known = {r: assembly.spec.resources[r] for r in sorted(resources)}
     found = {r: many.capacity_delay_s.get((one.pool, one.mode)) for r, one in known.items()}
     return {r: delay_s / DAY_S for r, delay_s in found.items() if delay_s is not None and delay_s.any()}

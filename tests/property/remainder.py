@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
-from tests.property.rules import Pair, daily_usd, reach, stretches
+from tests.property.rules import Pair, daily_usd, nodes_of, parts_of, reach, stretches
 
 from trainplan.problem import DatasetChoice, ProblemSpec
 
@@ -145,7 +145,7 @@ class Remainder:
             day = ("day", resource)
             lasts = spec.products[purchase.product].days - spec.resources[resource].unusable_tail_days
             for t, plan in enumerate(self.plans):
-                on = [use for use in plan.uses if spec.options[use[0]].resource == resource]
+                on = [use for use in plan.uses if resource in nodes_of(spec, use[0])]
                 for w in {w for _, w in on}:
                     start = spec.windows[w][0]
                     self.row({("b", t, w): -1.0, day: 1.0}, start)
@@ -163,9 +163,10 @@ class Remainder:
             drawn, fixed = dict[Any, float](), 0.0
             for t, plan in enumerate(self.plans):
                 for use in plan.uses:
-                    option = spec.options[use[0]]
-                    if option.resource == number:
-                        terms, constant = self.time(t, [use], option.accelerator_hours_per_day)
+                    parts = [part for part in parts_of(spec, use[0]) if part.resource == number]
+                    hours = sum(part.accelerator_hours_per_day for part in parts)
+                    if hours:
+                        terms, constant = self.time(t, [use], hours)
                         drawn |= terms
                         fixed += constant
             self.row(drawn, resource.grant_hours - fixed)

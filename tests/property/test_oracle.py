@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.property.oracle import optimum
 from tests.property.random_problems import QUESTIONS, RATE_USD, crowded_problem, random_problem
-from tests.property.rules import Review
+from tests.property.rules import Review, nodes_of
 
 from trainplan import problem
 from trainplan.aggregate import Aggregate
@@ -85,10 +85,14 @@ def features(spec: ProblemSpec, outcome: Outcome) -> Iterator[str]:
         return
     yield "a plan"
     options_used = {use.option for use in decision.uses}
-    yield from {spec.resources[spec.options[o].resource].mode for o in options_used}
+    yield from {spec.resources[r].mode for o in options_used for r in nodes_of(spec, o)}
     regions = {(spec.options[o].task, spec.options[o].region) for o in options_used}
     marks = {
         "mixes options": len(options_used) > len(spec.tasks),
+        "on several pools": any(len(nodes_of(spec, o)) > 1 for o in options_used),
+        "two parts of one pool": any(
+            spec.options[o].beside and len(nodes_of(spec, o)) == 1 for o in options_used
+        ),
         "goes on in the next window": any(not use.begins for use in decision.uses),
         "buys": bool(decision.bought),
         "places data": bool(decision.tiers),
@@ -126,6 +130,7 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
         "side by side",
         "price changes",
         "under a budget",
+        "on several pools",
     )
     assert min(seen["a plan"], seen["no plan"]) > 100
     assert min(seen[mark] for mark in (*RATE_USD, *QUESTIONS, *often)) > 15
