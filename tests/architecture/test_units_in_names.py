@@ -75,6 +75,7 @@ EXCEPTIONS: dict[str, str] = {
     "Answer.bound": SOLVER,
     "Inputs.uses": SOLVER,
     "Outcome.bound": GOAL,
+    "Beside.daily": CHARGES,
     "Option.daily": CHARGES,
     "Negotiable.most": BY_KIND,
     "Peak.peak": BY_KIND,
