@@ -231,7 +231,7 @@ def _amounts(assembly: Assembly, case: Case, item: Negotiable) -> dict[int, floa
     """Option -> what it takes of a limit on nodes that holds at all times."""
     if item.key == "resources.max_accelerators":
         return {
-            number: float(detail.candidate.nodes * detail.site.node.accelerators)
+            number: float(detail.working_accelerators)
             for number, detail in enumerate(assembly.details)
             if detail is not None
         }

@@ -77,6 +77,7 @@ EXCEPTIONS: dict[str, str] = {
     "Outcome.bound": GOAL,
     "Beside.daily": CHARGES,
     "Option.daily": CHARGES,
+    "Variant.daily": CHARGES,
     "Negotiable.most": BY_KIND,
     "Peak.peak": BY_KIND,
     "Peak.average": BY_KIND,

@@ -59,6 +59,8 @@ class LaunchUnit:
     purchase: Purchase | None
     task_tokens: float = 0.0
     """Tokens of the whole task in the plan."""
+    beside: tuple[Segment, ...] = ()
+    """Nodes that generate for it, where they are others than its own."""
     batch_schedule: tuple[tuple[float, int], ...] = ()
     """Where the batch of the task grows: from how many tokens on, how many sequences."""
 
@@ -134,8 +136,8 @@ def launch(plan: Plan) -> Launch:
         raise InputError(Problem("the plan has no segments, so there is nothing to launch", key="segments"))
     case = _case(plan)
     identity = plan_id(plan)
-    order = sorted(range(len(plan.segments)), key=lambda i: (plan.segments[i].start_s, i))
-    segments = [plan.segments[i] for i in order]
+    leading = [segment for segment in plan.segments if segment.leads]
+    segments = sorted(leading, key=lambda segment: segment.start_s)
     names = [f"{i + 1:02d}-{slug(s.task, 24)}-{slug(s.mode, 16)}" for i, s in enumerate(segments)]
     problems: list[Problem] = []
     units = []
@@ -241,6 +243,7 @@ def _unit(
         labels=_labels(plan, identity, task, names[position]),
         purchase=_purchase(plan, segment),
         task_tokens=sum(segments[i].tokens for i in mine),
+        beside=plan.beside(segment),
         batch_schedule=_schedule([segments[i] for i in mine]),
     )
 
