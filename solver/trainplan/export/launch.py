@@ -82,6 +82,11 @@ class LaunchUnit:
         return layout.dp if whole else max(1, layout.shard_group // layout.cp)
 
     @property
+    def nodes(self) -> int:
+        """Nodes that work, those beside its own included."""
+        return self.segment.nodes + sum(other.nodes for other in self.beside)
+
+    @property
     def owned(self) -> bool:
         """Whether the nodes are already there and not rented for the plan."""
         return self.segment.mode in ("owned", "grant")
