@@ -306,7 +306,8 @@ def _moved(bill: Bill, task: str, item: str, source: network.Place, to: network.
 
 def _traffic(bill: Bill) -> None:
     by_task: dict[str, list[Segment]] = defaultdict(list)
-    for segment in sorted(bill.plan.segments, key=lambda s: (s.start_s, s.end_s, s.pool)):
+    leading = (segment for segment in bill.plan.segments if segment.leads)
+    for segment in sorted(leading, key=lambda s: (s.start_s, s.end_s, s.pool)):
         by_task[segment.task].append(segment)
     for task in bill.case.tasks:
         runs = by_task[task.name]

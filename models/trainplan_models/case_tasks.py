@@ -131,6 +131,18 @@ class Rollout(Record):
     response_tokens: Annotated[SequenceTokens, Positive] = 1024
     """Mean length of what is generated."""
     steps: PositiveCount = 1
+    placement: Literal["any", "together", "separate"] = "any"
+    """Where an rl task generates: ``together`` on the nodes that train, which take turns; ``separate`` on nodes of
+    its own, of the same pool or of another one in the same region; ``any``: whichever is better."""
+    accelerators: Names = ()
+    """Chips of nodes that only generate; absent: those of the task."""
+    billing: Names = ()
+    """Billing modes of nodes that only generate, a part of ``resources.billing``; absent: those of the task."""
+    max_staleness_steps: Annotated[int, Field(strict=True, ge=0, le=1)] = Field(
+        default=0, alias="max_staleness"
+    )
+    """Updates by which samples may be older than the weights they train (rl). 0: generation and update take turns.
+    1: on separate nodes the next samples are generated during the update."""
 
 
 def _model(value: object, info: ValidationInfo) -> object:

@@ -71,7 +71,7 @@ def stored(plan: Plan) -> tuple[Stored, ...]:
     keep_s = plan.case.get("checkpoints", {}).get("keep_for_s")
     found: list[Stored] = []
     for place in plan.placements:
-        runs = [s for s in plan.segments if (s.task, s.pool) == (place.task, place.pool)]
+        runs = [s for s in plan.segments if s.leads and (s.task, s.pool) == (place.task, place.pool)]
         runs = runs or [s for s in plan.segments if s.task == place.task]
         if not runs or place.what == "logs":
             continue
@@ -226,7 +226,8 @@ def _offered(plan: Plan, catalog: Catalog, kind: str, pool: str, at_s: float) ->
         return nodes * per_node if math.isfinite(nodes) else None
     if kind == STORED:
         return storage_free_bytes(plan, pool)
-    return sum(_throughput(plan, catalog, kind, s) for s in running) if running else None
+    at_work = [s for s in running if s.leads]
+    return sum(_throughput(plan, catalog, kind, s) for s in at_work) if at_work else None
 
 
 def storage_free_bytes(plan: Plan, pool: str) -> float | None:

@@ -10,6 +10,8 @@ from trainplan_models.spot_policy import FallbackRule
 SCHEMA_VERSION = 1
 
 Status = Literal["optimal", "feasible", "infeasible"]
+Role = Literal["rollout", "scoring", "update"]
+"""What nodes of a reinforcement learning task do."""
 
 
 class Layout(Record):
@@ -79,6 +81,8 @@ class Segment(Record):
     """A stretch of time in which one task runs on one candidate under one billing mode."""
 
     task: str
+    roles: tuple[Role, ...] = ()
+    """What its nodes do, where others do the rest of the task at the same time; empty: all of it."""
     pool: str
     cloud: str
     region: str
@@ -121,10 +125,16 @@ class Segment(Record):
     """What the launcher does when the nodes are taken away; None where they are not."""
 
     @property
+    def leads(self) -> bool:
+        """Whether the work, checkpoints and data of its task are its own; else it works for one that does."""
+        return not self.roles or "update" in self.roles
+
+    @property
     def on_the_bill(self) -> str:
         """How the bill names the nodes and what they are used under."""
         spares = f" + {self.spare_nodes} spare" if self.spare_nodes else ""
-        return f"{self.mode} {self.pool}, {self.nodes}{spares} nodes"
+        roles = f" for {' and '.join(self.roles)}" if self.roles else ""
+        return f"{self.mode} {self.pool}, {self.nodes}{spares} nodes{roles}"
 
 
 class Purchase(Record):
@@ -383,3 +393,8 @@ class Plan(Record):
     """Ways in which the wanted chance was sought, where the plan as it was did not have it."""
     case: dict[str, Any]
     """The case as it was understood, in canonical units, so that the plan stands alone."""
+
+    def beside(self, lead: Segment) -> tuple[Segment, ...]:
+        """Segments that work for one that leads, at the same time."""
+        at = (lead.task, lead.start_s)
+        return tuple(s for s in self.segments if lead.roles and not s.leads and (s.task, s.start_s) == at)

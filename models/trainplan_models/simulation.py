@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from trainplan_models.node_prices import segment_price
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.simulation_cost import Usage, cost_usd
 from trainplan_models.simulation_events import Hazards, Saving, work_through
-from trainplan_models.simulation_plan import Step, steps_of
+from trainplan_models.simulation_plan import Step, on_demand_usd, steps_of
 from trainplan_models.simulation_results import Cause as Cause
 from trainplan_models.simulation_results import Samples as Samples
 from trainplan_models.simulation_results import Simulation as Simulation
@@ -29,6 +28,7 @@ from trainplan_models.simulation_results import TaskSpread as TaskSpread
 from trainplan_models.simulation_results import summary as summary
 from trainplan_models.simulation_rounds import done_frac, part_done
 from trainplan_models.simulation_spot import Fallback, Gang, work_on_spot
+from trainplan_models.simulation_stays import Stay, parts_of
 from trainplan_models.simulation_world import DENSE, MOE, Scenarios, World, gang_up_s, world_of
 
 if TYPE_CHECKING:
@@ -65,24 +65,6 @@ def sample(plan: Plan, case: Case, catalog: Catalog, scenarios: Scenarios, seed:
     return _Runner(plan, case, catalog, world, scenarios, default_rng(seed), done).run()
 
 
-@dataclass(slots=True)
-class _Stay:
-    """One step as it ran: when, on what, with how much left undone."""
-
-    start_s: FloatArray
-    end_s: FloatArray
-    held_hours: FloatArray
-    """Of its own nodes, paid."""
-    fallback_hours: FloatArray
-    """Of on-demand nodes, paid."""
-    useful_s: FloatArray
-    lost_s: FloatArray
-    failures: FloatArray
-    losses: FloatArray
-    undone: FloatArray
-    """Share of the step's work that is left for the next one."""
-
-
 class _Runner:
     """One plan over all scenarios."""
 
@@ -106,7 +88,7 @@ class _Runner:
 
     def run(self) -> Samples:
         ends: list[FloatArray] = []
-        stays: list[tuple[Step, _Stay]] = []
+        stays: list[tuple[Step, Stay]] = []
         carried: dict[str, FloatArray] = defaultdict(lambda: np.zeros(self.count))
         first: dict[str, FloatArray] = {}
         planned: dict[str, float] = defaultdict(float)
@@ -121,7 +103,7 @@ class _Runner:
             part = self._part(step.segment, planned[step.task])
             planned[step.task] += step.segment.work_frac
             stay = self._stay(step, step.segment, ready_s, carried[step.task], part)
-            carried[step.task] = stay.undone
+            carried[step.task] = stay.undone_frac
             stays.append((step, stay))
             ends.append(stay.end_s)
         return self._samples(ends, stays, first)
@@ -135,9 +117,9 @@ class _Runner:
 
     def _stay(
         self, step: Step, segment: Segment, ready_s: FloatArray, carried: FloatArray, part: FloatArray
-    ) -> _Stay:
+    ) -> Stay:
         """Run ``part`` of a step from when it may start, with work left over from the step before."""
-        delay = self.scenarios.capacity_delay_s.get((segment.pool, segment.mode))
+        delay = self._delay_s(segment, step)
         share = part + carried / max(segment.work_frac, 1e-9)
         any_work = share > 0.0
         start_s = ready_s + (np.where(any_work, delay, 0.0) if delay is not None and step.fresh else 0.0)
@@ -151,7 +133,7 @@ class _Runner:
         overhead_s = part * max(0.0, step.planned_s - stretch * base_s / max(segment.goodput_frac, 1e-6))
         if step.rule is not None:
             return self._on_spot(step, segment, start_s, overhead_s, work_s)
-        saving, hazards = _saving(segment), self._hazards(segment)
+        saving, hazards = _saving(segment), self._hazards(segment, step)
         history = work_through(work_s, saving, hazards, self.rng)
         wall_s = np.where(any_work, history.wall_s, 0.0)
         length_s = overhead_s + stretch * wall_s
@@ -162,55 +144,62 @@ class _Runner:
         if step.last:
             extra_s = np.where(missing > 0.0, missing * stretch * wall_s + overhead_s, 0.0)
             missing = np.zeros(self.count)
-        return _Stay(
+        return Stay(
             start_s=start_s,
             end_s=start_s + inside + extra_s,
             held_hours=inside / HOUR_S,
             fallback_hours=extra_s / HOUR_S,
             useful_s=work_s * (1.0 - missing),
             lost_s=history.lost_work_s,
-            failures=history.failures.astype(float),
-            losses=np.zeros(self.count),
-            undone=missing * share * segment.work_frac,
+            failures_count=history.failures.astype(float),
+            losses_count=np.zeros(self.count),
+            undone_frac=missing * share * segment.work_frac,
         )
+
+    def _delay_s(self, segment: Segment, step: Step) -> FloatArray | None:
+        """Until all nodes are there."""
+        delays = [self.scenarios.capacity_delay_s.get((s.pool, s.mode)) for s in (segment, *step.beside)]
+        known = [delay for delay in delays if delay is not None]
+        return np.max(known, axis=0) if known else None
 
     def _on_spot(
         self, step: Step, segment: Segment, start_s: FloatArray, overhead_s: FloatArray, work_s: FloatArray
-    ) -> _Stay:
-        rule = step.rule
-        if rule is None:
+    ) -> Stay:
+        rule, moving = step.rule, step.moving
+        if rule is None or moving is None:
             raise ValueError("a step on spot needs a rule")
-        profile, unknown = self.world.spot[segment.pool], np.ones(self.count)
-        hazard = self.scenarios.spot_hazard_factor.get(segment.pool, unknown)
-        wait = self.scenarios.spot_wait_factor.get(segment.pool, unknown)
+        profile, unknown = self.world.spot[moving.pool], np.ones(self.count)
+        hazard = self.scenarios.spot_hazard_factor.get(moving.pool, unknown)
+        wait = self.scenarios.spot_wait_factor.get(moving.pool, unknown)
         gang = Gang(
-            up_s=gang_up_s(segment.nodes, profile) / np.maximum(hazard, 1e-9),
+            up_s=gang_up_s(moving.nodes, profile) / np.maximum(hazard, 1e-9),
             down_s=profile.reacquire_s * wait,
             up_shape_factor=self.world.spot_up_shape_factor,
             down_shape_factor=self.world.spot_down_shape_factor,
-            notice_s=self.catalog.modes[segment.mode].notice_s or 0.0,
+            notice_s=self.catalog.modes[moving.mode].notice_s or 0.0,
         )
         finish_by_s = inf if rule.finish_by_s is None else rule.finish_by_s
-        delay = self.scenarios.capacity_delay_s.get((segment.pool, "on-demand"))
+        delay = self.scenarios.capacity_delay_s.get((moving.pool, "on-demand"))
         out = Fallback(
             rule=rule,
             time_left_s=finish_by_s - start_s - overhead_s,
             allowed=step.fallback_usd_per_node_h is not None,
             wait_s=np.zeros(self.count) if delay is None else delay,
-            pace_frac=min(1.0, segment.goodput_frac / max(segment.paid_frac, 1e-6)),
+            pace_frac=min(1.0, segment.goodput_frac / max(moving.paid_frac, 1e-6)),
         )
-        history = work_on_spot(work_s, _saving(segment), self._hazards(segment), gang, out, self.rng)
+        hazards = self._hazards(segment, step)
+        history = work_on_spot(work_s, _saving(segment), hazards, gang, out, self.rng)
         any_work = work_s > 0.0
-        return _Stay(
+        return Stay(
             start_s=start_s,
             end_s=start_s + overhead_s + np.where(any_work, history.wall_s, 0.0),
             held_hours=(np.where(any_work, history.spot_s, 0.0) + overhead_s) / HOUR_S,
             fallback_hours=np.where(any_work, history.on_demand_s, 0.0) / HOUR_S,
             useful_s=work_s,
             lost_s=history.lost_work_s,
-            failures=history.failures.astype(float),
-            losses=history.losses.astype(float),
-            undone=np.zeros(self.count),
+            failures_count=history.failures.astype(float),
+            losses_count=history.losses.astype(float),
+            undone_frac=np.zeros(self.count),
         )
 
     def _planned_work(self, segment: Segment) -> tuple[float, float]:
@@ -226,14 +215,15 @@ class _Runner:
         chip = self.catalog.find_accelerator(segment.accelerator)
         return "" if chip is None else chip.generation
 
-    def _hazards(self, segment: Segment) -> Hazards:
-        """Failures of a job on the nodes of a segment."""
-        profile, scenarios = self.world.failures, self.scenarios
-        node = segment.nodes * profile.failures_per_1000_node_days / 1000.0 / DAY_S
+    def _hazards(self, segment: Segment, step: Step) -> Hazards:
+        """Failures of a job on the nodes of a segment and of those beside it."""
+        profile, scenarios, moving = self.world.failures, self.scenarios, step.moving or segment
+        nodes = segment.nodes + sum(other.nodes for other in step.beside)
+        node = nodes * profile.failures_per_1000_node_days / 1000.0 / DAY_S
         soft = profile.soft_failures_per_day / DAY_S
         losses = 0.0
-        if segment.pool in self.world.spot and self.catalog.modes[segment.mode].preemptible:
-            losses = 1.0 / gang_up_s(segment.nodes, self.world.spot[segment.pool])
+        if moving.pool in self.world.spot and self.catalog.modes[moving.mode].preemptible:
+            losses = 1.0 / gang_up_s(moving.nodes, self.world.spot[moving.pool])
         replace_s = profile.spare_swap_s if segment.spare_nodes else profile.requeue_s
         among = (node + soft) / max(node + soft + losses, 1e-30)
         # What the plan's mean restart holds besides detection and replacement is loading and warming up.
@@ -256,7 +246,7 @@ class _Runner:
     # All steps
 
     def _samples(
-        self, ends: list[FloatArray], stays: list[tuple[Step, _Stay]], first: dict[str, FloatArray]
+        self, ends: list[FloatArray], stays: list[tuple[Step, Stay]], first: dict[str, FloatArray]
     ) -> Samples:
         zero = np.zeros(self.count)
         task_end: dict[str, FloatArray] = {}
@@ -265,12 +255,16 @@ class _Runner:
         finish_s = np.max(list(task_end.values()), axis=0) if task_end else zero
         useful_s = held_s = lost_s = failures = losses = spot = away = zero
         for step, stay in stays:
-            nodes = 0 if step.segment is None else step.segment.nodes
-            useful_s = useful_s + nodes * stay.useful_s / (1.0 + self.scenarios.redone_frac)
-            held_s = held_s + nodes * (stay.held_hours + stay.fallback_hours) * HOUR_S
-            lost_s, failures, losses = lost_s + stay.lost_s, failures + stay.failures, losses + stay.losses
-            if step.rule is not None:
-                spot, away = spot + nodes * stay.held_hours, away + nodes * stay.fallback_hours
+            for segment, held_hours, away_hours in parts_of(step, stay, self.catalog):
+                useful_s = useful_s + segment.nodes * stay.useful_s / (1.0 + self.scenarios.redone_frac)
+                held_s = held_s + segment.nodes * (held_hours + away_hours) * HOUR_S
+                if step.rule is not None and segment is step.moving:
+                    spot, away = spot + segment.nodes * held_hours, away + segment.nodes * away_hours
+            lost_s, failures, losses = (
+                lost_s + stay.lost_s,
+                failures + stay.failures_count,
+                losses + stay.losses_count,
+            )
         return Samples(
             weight=self.scenarios.weight,
             finish_s=finish_s,
@@ -284,9 +278,9 @@ class _Runner:
             fallback_node_hours=away,
             task_end_s=task_end,
             rules=tuple(
-                f"{step.task} on {step.segment.pool}: {step.rule.sentence()}"
+                f"{step.task} on {step.moving.pool}: {step.rule.sentence()}"
                 for step in self.steps
-                if step.rule is not None and step.segment is not None
+                if step.rule is not None and step.moving is not None
             ),
         )
 
@@ -303,7 +297,7 @@ class _Runner:
         self,
         finish_s: FloatArray,
         task_end: dict[str, FloatArray],
-        stays: list[tuple[Step, _Stay]],
+        stays: list[tuple[Step, Stay]],
         first: dict[str, FloatArray],
     ) -> Usage:
         """Node-hours and their price, spares included."""
@@ -311,33 +305,34 @@ class _Runner:
         node_hours: dict[str, FloatArray] = defaultdict(lambda: zero)
         hourly_usd: dict[str, FloatArray] = defaultdict(lambda: zero)
         for step, stay in stays:
-            segment = step.segment
-            if segment is None:
-                continue
-            nodes = segment.nodes + segment.spare_nodes
-            own, other = self._prices(step, segment, stay)
-            node_hours[step.task] = node_hours[step.task] + nodes * (stay.held_hours + stay.fallback_hours)
-            usd = nodes * (stay.held_hours * own + stay.fallback_hours * other)
-            hourly_usd[step.task] = hourly_usd[step.task] + usd
+            for segment, held_hours, away_hours in parts_of(step, stay, self.catalog):
+                nodes = segment.nodes + segment.spare_nodes
+                own, other = self._prices(step, segment, stay)
+                node_hours[step.task] = node_hours[step.task] + nodes * (held_hours + away_hours)
+                usd = nodes * (held_hours * own + away_hours * other)
+                hourly_usd[step.task] = hourly_usd[step.task] + usd
         hours = {task: (task_end[task] - first[task]) / HOUR_S for task in node_hours}
         rounds = {name: done / self.case.task(name).expected_frac for name, done in self.done.items()}
         return Usage(finish_s, node_hours, hours, hourly_usd, self.scenarios.experiments_factor, rounds)
 
     def _prices(
-        self, step: Step, segment: Segment, stay: _Stay
+        self, step: Step, segment: Segment, stay: Stay
     ) -> tuple[FloatArray | float, FloatArray | float]:
         """Price of a node-hour on the segment's own nodes and on what takes over, when they are used."""
         paid = self.catalog.modes[segment.mode].paid
         buys = [b for b in self.plan.purchases if (b.pool, b.mode) == (segment.pool, segment.mode)]
         bought = max((b.usd / b.bought_node_h for b in buys), default=0.0)
-        away_s = stay.end_s - stay.fallback_hours * HOUR_S
+        moves = segment is step.moving
+        away_s = stay.end_s - (stay.fallback_hours * HOUR_S if moves else 0.0)
         own: FloatArray | float = 0.0
         if paid != "committed":
             moved = self._price_ratio(segment, segment.mode, stay.start_s, away_s)
             own = segment.usd_per_node_h * moved
-        if step.rule is not None:
+        if step.rule is not None and moves:
             own = own * self.scenarios.spot_price_factor.get(segment.pool, np.ones(self.count))
         other = step.fallback_usd_per_node_h
+        if not moves:
+            other = on_demand_usd(segment, self.case, self.catalog) if paid == "committed" else None
         if other is None:
             return own, bought or segment.usd_per_node_h
         return own, other * self._price_ratio(segment, "on-demand", away_s, stay.end_s)

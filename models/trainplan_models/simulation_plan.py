@@ -48,6 +48,10 @@ class Step:
     rule: FallbackRule | None = None
     fallback_usd_per_node_h: float | None = None
     """Price of on-demand nodes of the same pool; None where they may not be used or are not sold."""
+    beside: tuple[Segment, ...] = ()
+    """Segments that work for this one, without which it stands still."""
+    moving: Segment | None = None
+    """Of the segment and those beside it, the one whose nodes may be taken away or end, and be replaced."""
 
     @property
     def planned_s(self) -> float:
@@ -62,7 +66,7 @@ Row = tuple[str, Segment | None, float, float]
 def steps_of(plan: Plan, case: Case, catalog: Catalog, world: World) -> tuple[Step, ...]:
     """The steps of a plan in an order in which each comes after what it waits for."""
     tasks = {task.name: task for task in case.tasks}
-    rows: list[Row] = [(s.task, s, s.start_s, s.end_s) for s in plan.segments]
+    rows: list[Row] = [(s.task, s, s.start_s, s.end_s) for s in plan.segments if s.leads]
     with_nodes = {s.task for s in plan.segments}
     rows += [(t.task, None, t.start_s, t.end_s) for t in plan.tasks if t.task not in with_nodes]
     # A task of no length comes after what ends when it starts.
@@ -73,7 +77,9 @@ def steps_of(plan: Plan, case: Case, catalog: Catalog, world: World) -> tuple[St
         release_s = case.seconds_from_start(tasks[name].release) or 0.0
         planned_ready_s = max([release_s, *(rows[i][3] for i in after)])
         not_before_s = start_s if start_s - planned_ready_s > SOON_S else release_s
-        window_start_s, window_end_s = _window(plan, case, catalog, segment)
+        beside = () if segment is None else plan.beside(segment)
+        windows = [_window(plan, case, catalog, one) for one in (segment, *beside)]
+        window_start_s, window_end_s = max(start for start, _ in windows), min(end for _, end in windows)
         later = any(row[0] == name for row in rows[place + 1 :])
         if later and segment is not None and catalog.modes[segment.mode].paid == "held":
             window_end_s = min(window_end_s, end_s)
@@ -88,9 +94,20 @@ def steps_of(plan: Plan, case: Case, catalog: Catalog, world: World) -> tuple[St
                 window_end_s=window_end_s,
                 fresh=segment is not None and not _takes_over(rows, after, segment),
                 last=not later,
+                beside=beside,
+                moving=_moving(segment, beside, windows, catalog),
             )
         )
     return tuple(_with_rule(found, place, case, catalog, world) for place in range(len(found)))
+
+
+def _moving(
+    segment: Segment | None, beside: tuple[Segment, ...], windows: list[tuple[float, float]], catalog: Catalog
+) -> Segment | None:
+    every = (segment, *beside)
+    preemptible = [one for one in every if one is not None and catalog.modes[one.mode].preemptible]
+    ends = [one for one, (_, end_s) in zip(every, windows, strict=True) if end_s < inf]
+    return next(iter([*preemptible, *ends]), segment)
 
 
 def _most_at_once(plan: Plan) -> dict[tuple[str, str], int]:
@@ -173,7 +190,7 @@ def with_rules(plan: Plan, case: Case, catalog: Catalog) -> Plan:
         InputError: the case names a profile that the catalogue has not.
     """
     steps = steps_of(plan, case, catalog, world_of(plan, case, catalog))
-    rules = {id(step.segment): step.rule for step in steps if step.rule is not None}
+    rules = {id(step.moving): step.rule for step in steps if step.rule is not None}
     segments = tuple(
         s.model_copy(update={"fallback": rules[id(s)]}) if id(s) in rules else s for s in plan.segments
     )
@@ -182,24 +199,28 @@ def with_rules(plan: Plan, case: Case, catalog: Catalog) -> Plan:
 
 def _with_rule(steps: list[Step], place: int, case: Case, catalog: Catalog, world: World) -> Step:
     step = steps[place]
-    segment = step.segment
+    segment = step.moving
     if segment is None:
         return step
-    price = _on_demand_usd(segment, case, catalog)
+    every = () if step.segment is None else (step.segment, *step.beside)
+    there = sum(s.nodes for s in every if (s.pool, s.mode) == (segment.pool, "on-demand"))
+    price = on_demand_usd(segment, case, catalog, there)
     if not catalog.modes[segment.mode].preemptible:
         return replace(step, fallback_usd_per_node_h=price)
     rule = segment.fallback or rule_for(steps, place, case, catalog, world, price)
     return replace(step, fallback_usd_per_node_h=price, rule=rule)
 
 
-def _on_demand_usd(segment: Segment, case: Case, catalog: Catalog) -> float | None:
-    """On-demand price of a node of the segment's pool while it runs, less the discount; None where it may not
-    be used."""
+def on_demand_usd(segment: Segment, case: Case, catalog: Catalog, nodes_there: int = 0) -> float | None:
+    """On-demand price of a node of the segment's pool while it runs, less the discount; None where it may not be
+    used, or not on top of the nodes that the task has there already."""
     task = next(task for task in case.tasks if task.name == segment.task)
-    if "on-demand" not in case.resources.billing or (task.billing and "on-demand" not in task.billing):
+    own = task.rollout.billing if task.rollout is not None and not segment.leads else ()
+    allowed = own or task.billing or case.resources.billing
+    if "on-demand" not in case.resources.billing or "on-demand" not in allowed:
         return None
     quota = next((q.on_demand for q in case.resources.quotas if q.pool == segment.pool), None)
-    if quota is not None and quota < segment.nodes:
+    if quota is not None and quota < segment.nodes + nodes_there:
         return None
     price = price_over_time(segment.pool, "on-demand", case, catalog.pools())
     return None if price is None else float(price.mean(segment.start_s, segment.end_s))
@@ -228,10 +249,10 @@ def rule_for(
     on_demand_usd_per_node_h: float | None,
 ) -> FallbackRule:
     """The standard rule of a segment on spot, from its overheads, prices and the deadline behind it."""
-    segment = steps[place].segment
-    if segment is None:
+    lead, segment = steps[place].segment, steps[place].moving
+    if lead is None or segment is None:
         raise ValueError("a step without nodes has no fallback rule")
-    saved, profile = segment.checkpoint, world.spot[segment.pool]
+    saved, profile = lead.checkpoint, world.spot[segment.pool]
     notice_s = catalog.modes[segment.mode].notice_s or 0.0
     return FallbackRule.standard(
         restart_s=max(segment.setup_s, saved.restart_s),

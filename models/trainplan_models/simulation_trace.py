@@ -77,15 +77,21 @@ def replay_plan(
     """
     steps = steps_of(plan, case, catalog, world_of(plan, case, catalog))
     found = [
-        _replay(step, step.segment, step.rule, catalog, zones, starts)
+        _replay(step, _moving(step.segment, step.moving), step.rule, catalog, zones, starts)
         for step in steps
-        if step.segment is not None and step.rule is not None
+        if step.segment is not None and step.moving is not None and step.rule is not None
     ]
     if not found:
         raise InputError(
             Problem("the plan has no segment on spot, so there is nothing to replay", key="PLAN")
         )
     return tuple(found)
+
+
+def _moving(lead: Segment, moving: Segment) -> Segment:
+    """The nodes on spot with the work that stands still without them; those that wait for them are not counted."""
+    work = {name: getattr(lead, name) for name in ("tokens", "tokens_per_s", "goodput_frac", "checkpoint")}
+    return lead if moving is lead else moving.model_copy(update=work)
 
 
 def _replay(

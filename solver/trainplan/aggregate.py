@@ -21,7 +21,7 @@ from trainplan.formulation.context import Context
 from trainplan.highs import Session, compile_model
 from trainplan.highs_worker import Answer, Request
 from trainplan.inputs import Inputs, scale
-from trainplan.problem import ProblemSpec
+from trainplan.problem import Option, ProblemSpec
 
 MOST_CELLS = 2_500
 """Pairs of an option and a window that get columns without being screened."""
@@ -55,7 +55,7 @@ class Aggregate:
             time_limit_s: limit of each solve.
         """
         self.spec, self.session, self.time_limit_s = spec, session, time_limit_s
-        within = [o for o in options if spec.options[o].nodes <= spec.max_nodes]
+        within = [o for o in options if spec.options[o].all_nodes <= spec.max_nodes]
         self.inputs = scale(without_calendar(spec), within)
         ctx = build_aggregate(self.inputs)
         _add_calendar_totals(ctx, spec)
@@ -133,8 +133,8 @@ class Aggregate:
         share = max(self.spec.max_nodes / self.spec.width, 1.0)
 
         def few(ranked: list[int]) -> set[int]:
-            free = [o for o in ranked if not _is_limited(self.spec, options[o].resource)] or ranked
-            modest = [o for o in free if options[o].nodes <= share]
+            free = [o for o in ranked if not _is_limited(self.spec, options[o])] or ranked
+            modest = [o for o in free if options[o].all_nodes <= share]
             fastest = sorted(ranked, key=lambda o: options[o].work_days)
             return {*ranked[:count], *modest[:count], *fastest[:1]}
 
@@ -147,8 +147,8 @@ class Aggregate:
         def free(ranked: list[int]) -> set[int]:
             by_nodes: dict[int, int] = {}
             for o in ranked:
-                if not _is_limited(self.spec, options[o].resource):
-                    by_nodes.setdefault(options[o].nodes, o)
+                if not _is_limited(self.spec, options[o]):
+                    by_nodes.setdefault(options[o].all_nodes, o)
             sizes = sorted(by_nodes)
             wanted = (
                 {sizes[round(k * (len(sizes) - 1) / max(count - 1, 1))] for k in range(count)}
@@ -214,21 +214,23 @@ def _add_calendar_totals(ctx: Context, spec: ProblemSpec) -> None:
     }
     uses: dict[int, list[tuple[int, int]]] = {}
     for o, w in m.USES:
-        uses.setdefault(spec.options[o].resource, []).append((o, w))
-
-    def node_time(pairs: list[tuple[int, int]], unit: float) -> Any:
-        return sum(spec.options[o].nodes / unit * m.e_time[o, w] for o, w in pairs)
+        for resource, _ in spec.options[o].taken:
+            uses.setdefault(resource, []).append((o, w))
 
     m.c_held_time = Constraint(
         [r for r, node_days in held.items() if node_days > 0.0 and r in uses],
         rule=lambda m, r: (
-            node_time(uses[r], max(spec.resources[r].held_nodes))
+            sum(
+                spec.options[o].nodes_of(r) / max(spec.resources[r].held_nodes) * m.e_time[o, w]
+                for o, w in uses[r]
+            )
             <= inputs.time(held[r] / max(spec.resources[r].held_nodes))
         ),
     )
     if spec.max_nodes < inf:
-        everything = [use for pairs in uses.values() for use in pairs]
-        m.c_ceiling_time = Constraint(expr=node_time(everything, spec.max_nodes) <= m.v_finish)
+        everything = dict.fromkeys(use for pairs in uses.values() for use in pairs)
+        taken = sum(spec.options[o].all_nodes / spec.max_nodes * m.e_time[o, w] for o, w in everything)
+        m.c_ceiling_time = Constraint(expr=taken <= m.v_finish)
 
 
 def _added(inputs: Inputs, columns: Mapping[str, int], reduced_cost: Any) -> dict[int, float]:
@@ -244,28 +246,28 @@ def _added(inputs: Inputs, columns: Mapping[str, int], reduced_cost: Any) -> dic
 def _chosen(spec: ProblemSpec, ranked: list[int], factor: float) -> set[int]:
     """Options of a task worth a column, from all of them by rank."""
     kept: set[int] = set()
-    of_resource: Counter[int] = Counter()
+    of_resources: Counter[tuple[int, ...]] = Counter()
     taken = 0
     for o in ranked:
-        resource = spec.options[o].resource
-        wanted = taken < KEPT * factor and of_resource[resource] < KEPT_OF_RESOURCE * factor
+        resources = tuple(number for number, _ in spec.options[o].taken)
+        wanted = taken < KEPT * factor and of_resources[resources] < KEPT_OF_RESOURCE * factor
         taken += wanted
-        if wanted or of_resource[resource] < _kept_anyway(spec, resource) * factor:
-            of_resource[resource] += 1
+        if wanted or of_resources[resources] < _kept_anyway(spec, spec.options[o]) * factor:
+            of_resources[resources] += 1
             kept.add(o)
     # Where time or nodes get scarcer than the relaxation sees, the ends of the range are needed.
     kept |= set(sorted(ranked, key=lambda o: spec.options[o].work_days)[:1])
-    kept |= set(sorted(ranked, key=lambda o: spec.options[o].nodes)[:1])
+    kept |= set(sorted(ranked, key=lambda o: spec.options[o].all_nodes)[:1])
     return kept
 
 
-def _kept_anyway(spec: ProblemSpec, resource: int) -> int:
-    if spec.resources[resource].committed:
+def _kept_anyway(spec: ProblemSpec, option: Option) -> int:
+    if any(spec.resources[r].committed for r, _ in option.taken):
         return KEPT_COMMITTED
-    return KEPT_HELD if _is_limited(spec, resource) else 0
+    return KEPT_HELD if _is_limited(spec, option) else 0
 
 
-def _is_limited(spec: ProblemSpec, resource: int) -> bool:
+def _is_limited(spec: ProblemSpec, option: Option) -> bool:
     """Whether only so many nodes are there, or none before they are bought."""
-    known = spec.resources[resource]
-    return known.committed or min(known.held_nodes) < inf or known.grant_hours < inf
+    taken = [spec.resources[r] for r, _ in option.taken]
+    return any(known.committed or min(known.held_nodes) < inf or known.grant_hours < inf for known in taken)

@@ -289,7 +289,8 @@ class Rivals:
 
     def _chosen(self, kind: Kind) -> set[str]:
         read = {"accelerator": "accelerator", "billing": "mode", "pool": "pool", "nodes": "nodes"}[kind]
-        return {str(getattr(segment, read)) for segment in self.plan.segments}
+        leading = (segment for segment in self.plan.segments if segment.leads)
+        return {_joined([str(getattr(s, read)) for s in (lead, *self.plan.beside(lead))]) for lead in leading}
 
     def _missing(self, allowed: Collection[int]) -> list[str]:
         """Tasks that none of the options can do."""
@@ -375,3 +376,8 @@ class _Later:
 
 def _amount(value: float, unit: str) -> str:
     return f"{value:,.0f} {unit}" if abs(value) >= 1000.0 else f"{value:.4g} {unit}"
+
+
+def _joined(names: list[str]) -> str:
+    """The name of a group of options that use these, each once (see ``pair_options``)."""
+    return " + ".join(dict.fromkeys(names))

@@ -9,7 +9,7 @@ from math import inf
 from trainplan import calendar_windows, regional
 from trainplan.candidate_cache import CandidateCache
 from trainplan.candidates import NearMiss
-from trainplan.options import Detail, OptionMaker, World, world_of
+from trainplan.options import Detail, OptionMaker
 from trainplan.problem import (
     Charges,
     Option,
@@ -21,8 +21,10 @@ from trainplan.problem import (
 )
 from trainplan.products import products
 from trainplan.screening import Screening
-from trainplan.sites import Site, find_sites
+from trainplan.separate_roles import SeparateRoles, may_take_turns
+from trainplan.sites import Site, find_sites, modes_at
 from trainplan.works import Work, works_of
+from trainplan.worlds import World, world_of
 from trainplan_models import costs
 from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
@@ -156,12 +158,16 @@ def _add_task(build: _Builder, number: int, work: Work) -> None:
         if not found:
             continue
         maker = OptionMaker(build.case, build.catalog, build.world, work, site)
-        for mode in site.usd_per_node_h:
-            if work.task.billing and mode not in (*work.task.billing, "owned", "grant"):
-                continue
+        for mode in modes_at(site, work.task.billing) if may_take_turns(work) else ():
             resource = _resource(build, site, mode)
             build.made += maker.make(number, resource, _region(build, site.place), mode, found)
         removed.update(maker.removed)
+    roles = SeparateRoles(build.case, build.catalog, build.world, work, build.screening, build.sites)
+    for site, mode in roles.trainers(sites):
+        resource, region = _resource(build, site, mode), _region(build, site.place)
+        near = [(other, m, _resource(build, other, m)) for other, m in roles.generators_near(site)]
+        build.made += roles.options(number, resource, region, (site, mode), near, build.resources)
+    removed.update(roles.removed)
 
 
 def _add_fixed(build: _Builder, number: int, work: Work) -> None:

@@ -6,6 +6,7 @@ from math import inf
 
 from trainplan.assembly import Assembly
 from trainplan.candidates import HEADROOM_FRAC
+from trainplan.separate_roles import BETWEEN_POOLS
 from trainplan.sites import Site
 from trainplan.works import Work
 from trainplan_models import costs
@@ -24,6 +25,7 @@ def price_dates(assembly: Assembly, segments: tuple[Segment, ...]) -> tuple[str,
 def assumptions_of(assembly: Assembly, plan: Plan) -> tuple[AssumedValue, ...]:
     """Every default and price that moved the result, with its source."""
     rows = [*_prices(assembly, plan), *_quotas(assembly, plan), *_world(assembly, plan), *_tasks(assembly)]
+    rows += _roles(assembly, plan)
     if any(segment.peak_memory_bytes > 0.0 for segment in plan.segments):
         rows.append(_headroom())
     return (*rows, *_purchases(assembly), *_defaults(assembly, plan))
@@ -186,6 +188,22 @@ def _tasks(assembly: Assembly) -> list[AssumedValue]:
     return rows
 
 
+def _roles(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
+    """How nodes that generate and nodes that train wait for each other."""
+    names = {segment.task for segment in plan.segments if segment.roles}
+    return [
+        AssumedValue(
+            key=f"tasks.{task.name}.rollout.max_staleness",
+            value="0: generation and update take turns",
+            source="default of the product",
+            as_of="",
+            effect="each group of nodes stands still while the other works; 1 lets them work at the same time",
+        )
+        for task in assembly.case.tasks
+        if task.name in names and task.rollout is not None and not task.rollout.max_staleness_steps
+    ]
+
+
 def _ramp(work: Work) -> list[AssumedValue]:
     """Batches of a ramp-up that are not the very ones asked for, and what is left out of their time."""
     if work.setup is None or not work.setup.ramp:
@@ -230,6 +248,7 @@ def _defaults(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
         ("electricity.usd_per_kwh", costs.POWER in categories and _no_electricity(assembly)),
         ("pue", costs.POWER in categories),
         ("setup.acquire_s", True),
+        (BETWEEN_POOLS, any({lead.pool} != {s.pool for s in plan.beside(lead)} for lead in _split(plan))),
         ("checkpoint.object_write_bytes_per_s_per_node", bool(plan.placements)),
         (
             "milestones.keep_for_days",
@@ -250,6 +269,11 @@ def _defaults(assembly: Assembly, plan: Plan) -> list[AssumedValue]:
                 )
             )
     return rows
+
+
+def _split(plan: Plan) -> list[Segment]:
+    """Segments that others generate for."""
+    return [segment for segment in plan.segments if segment.leads and segment.roles]
 
 
 def _no_electricity(assembly: Assembly) -> bool:

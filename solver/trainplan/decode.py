@@ -9,17 +9,20 @@ from trainplan.assembly import Assembly
 from trainplan.batch_phases import with_batches
 from trainplan.options import Detail
 from trainplan.regional import dataset_bytes
+from trainplan.sites import RolloutNodes, Site
 from trainplan.solve import Decision, Outcome, Use
 from trainplan_models import costs, storage
 from trainplan_models.accounting import commitment_use
 from trainplan_models.plan import (
     CheckpointPlan,
+    Layout,
     LimitUse,
     Placement,
     Plan,
     PriceFrom,
     Purchase,
     Removed,
+    Role,
     Segment,
     SolverInfo,
     TaskTime,
@@ -44,23 +47,63 @@ def segments_of(assembly: Assembly, decision: Decision) -> tuple[Segment, ...]:
         detail = assembly.details[run[0].option]
         if detail is not None:
             found.append((_segment(detail, run), detail))
-    return with_batches(found, assembly.case.assumptions.throughput_factor)
+    segments = with_batches(found, assembly.case.assumptions.throughput_factor)
+    return tuple(
+        one
+        for segment, (_, detail) in zip(segments, found, strict=True)
+        for one in (segment, *_beside(segment, detail.rollout))
+    )
+
+
+def _beside(lead: Segment, rollout: RolloutNodes | None) -> list[Segment]:
+    """The nodes that generate for others, as long as these work; the work is counted where it is trained on."""
+    if rollout is None:
+        return []
+    site, nothing = rollout.site, {"interval_s": 0.0, "target": "", "size_bytes": 0.0, "blocking_s": 0.0}
+    beside = {
+        "roles": ("rollout", "scoring") if rollout.scores else ("rollout",),
+        "pool": site.name,
+        "instance_type": site.node.instance_type,
+        "accelerator": site.accelerator.name,
+        "accelerators_per_node": site.node.accelerators,
+        "nodes": rollout.nodes,
+        "spare_nodes": rollout.spares,
+        "mode": rollout.mode,
+        "work_frac": 0.0,
+        "tokens": 0.0,
+        "paid_frac": rollout.paid_frac,
+        "mfu_frac": 0.0,
+        "peak_memory_bytes": 0.0,
+        "layout": Layout(
+            dp=rollout.nodes * site.node.accelerators // rollout.tensor, tp=rollout.tensor, zero_stage=0
+        ),
+        "checkpoint": lead.checkpoint.model_copy(update=nothing | {"persist_s": 0.0, "lost_work_s": 0.0}),
+        **_price(site, rollout.mode, lead.start_s, lead.end_s),
+    }
+    return [lead.model_copy(update=beside)]
+
+
+def _price(site: Site, mode: str, start_s: float, end_s: float) -> dict[str, Any]:
+    """What a node of a segment costs an hour, and from when on where that changes."""
+    if mode not in ("on-demand", "spot", "flex-start", "owned"):
+        return {"usd_per_node_h": 0.0, "prices": ()}
+    usd, over_time = site.usd_per_node_h[mode], site.price_over_time.get(mode)
+    pieces = () if over_time is None else over_time.pieces(start_s, end_s)
+    prices = tuple(PriceFrom(start_s=at_s, usd_per_node_h=at_usd) for at_s, _, at_usd in pieces)
+    if over_time is not None and prices:
+        usd = prices[0].usd_per_node_h if len(prices) == 1 else float(over_time.mean(start_s, end_s))
+    return {"usd_per_node_h": usd, "prices": prices if len(prices) > 1 else ()}
 
 
 def _segment(detail: Detail, run: list[Use]) -> Segment:
-    site, candidate, work = detail.site, detail.candidate, detail.work
+    site, candidate, work, rollout = detail.site, detail.candidate, detail.work, detail.rollout
     share = sum(use.share_frac for use in run)
-    committed = detail.mode not in ("on-demand", "spot", "flex-start", "owned")
     setup = work.setup
     start_s, end_s = run[0].start_days * DAY_S, run[-1].end_days * DAY_S
-    price = site.price_over_time.get(detail.mode)
-    pieces = () if price is None or committed else price.pieces(start_s, end_s)
-    prices = [PriceFrom(start_s=at_s, usd_per_node_h=at_usd) for at_s, _, at_usd in pieces]
-    usd = site.usd_per_node_h[detail.mode]
-    if price is not None and prices:
-        usd = prices[0].usd_per_node_h if len(prices) == 1 else float(price.mean(start_s, end_s))
+    roles: tuple[Role, ...] = () if rollout is None else ("scoring", "update")
     return Segment(
         task=work.task.name,
+        roles=roles[1:] if rollout is not None and rollout.scores else roles,
         pool=site.name,
         cloud=site.place.cloud,
         region=site.place.region,
@@ -94,8 +137,7 @@ def _segment(detail: Detail, run: list[Use]) -> Segment:
             mtbf_s=detail.mtbf_s,
             lost_work_s=detail.lost_work_s,
         ),
-        usd_per_node_h=0.0 if committed else usd,
-        prices=tuple(prices) if len(prices) > 1 else (),
+        **_price(site, detail.mode, start_s, end_s),
     )
 
 
@@ -159,24 +201,24 @@ def placements_of(
 ) -> tuple[Placement, ...]:
     """What lies where and for how long."""
     found = _dataset_placements(assembly, decision, segments)
-    details = {
-        (d.work.task.name, d.site.name, d.mode, d.candidate.nodes, d.spares, d.tier.name): d
-        for d in assembly.details
-        if d is not None and d.tier is not None
-    }
-    for segment in segments:
-        key = (
-            segment.task,
-            segment.pool,
-            segment.mode,
-            segment.nodes,
-            segment.spare_nodes,
-            segment.checkpoint.target,
-        )
-        detail = details.get(key)
+    details = {_key(d): d for d in assembly.details if d is not None and d.tier is not None}
+    for place, segment in enumerate(segments):
+        after = segments[place + 1] if segment.roles and segment.leads else None
+        beside = () if after is None else (after.pool, after.mode, after.nodes, after.spare_nodes)
+        nodes = (segment.pool, segment.mode, segment.nodes, segment.spare_nodes)
+        detail = details.get((segment.task, *nodes, segment.checkpoint.target, *beside))
         if detail is not None:
             found += _checkpoint_placements(assembly, segment, detail)
     return tuple(found)
+
+
+def _key(detail: Detail) -> tuple[str | int, ...]:
+    """What tells the options of a task apart in a plan."""
+    other = detail.rollout
+    beside = () if other is None else (other.site.name, other.mode, other.nodes, other.spares)
+    tier = "" if detail.tier is None else detail.tier.name
+    nodes = (detail.site.name, detail.mode, detail.candidate.nodes, detail.spares)
+    return (detail.work.task.name, *nodes, tier, *beside)
 
 
 def _dataset_placements(
@@ -189,7 +231,7 @@ def _dataset_placements(
         runs = [
             s
             for s in segments
-            if s.task == work.task.name and (s.region, s.cloud) == (place.region, place.cloud)
+            if s.leads and s.task == work.task.name and (s.region, s.cloud) == (place.region, place.cloud)
         ]
         if not runs or work.task.dataset is None:
             continue
@@ -268,7 +310,10 @@ def limits_of(assembly: Assembly, plan: Plan) -> tuple[LimitUse, ...]:
         ),
         (
             "resources.max_nodes",
-            max((float(s.nodes + s.spare_nodes) for s in plan.segments), default=0.0),
+            max(
+                (float(sum(p.nodes + p.spare_nodes for p in (s, *plan.beside(s)))) for s in plan.segments),
+                default=0.0,
+            ),
             None if case.resources.max_nodes is None else float(case.resources.max_nodes),
             "nodes",
         ),

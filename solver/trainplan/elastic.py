@@ -231,17 +231,23 @@ def _amounts(assembly: Assembly, case: Case, item: Negotiable) -> dict[int, floa
     """Option -> what it takes of a limit on nodes that holds at all times."""
     if item.key == "resources.max_accelerators":
         return {
-            number: float(detail.candidate.nodes * detail.site.node.accelerators)
+            number: float(detail.working_accelerators)
             for number, detail in enumerate(assembly.details)
             if detail is not None
         }
     options = enumerate(assembly.spec.options)
     if item.key == "resources.max_nodes":
-        return {number: float(option.nodes) for number, option in options}
+        return {number: float(option.all_nodes) for number, option in options}
     if ".free[" in item.key:
         return {}
     held = set(_resources_of(assembly, case, item.key))
-    return {number: float(option.nodes) for number, option in options if option.resource in held}
+    return _nodes_of(assembly.spec, held)
+
+
+def _nodes_of(spec: ProblemSpec, held: set[int]) -> dict[int, float]:
+    """Option -> nodes it takes of some resources, for those that take any."""
+    nodes = {n: sum(option.nodes_of(r) for r in held) for n, option in enumerate(spec.options)}
+    return {number: float(count) for number, count in nodes.items() if count}
 
 
 def _windows_of(assembly: Assembly, case: Case, key: str) -> frozenset[int] | None:
@@ -266,11 +272,7 @@ def _with_soft_limits(spec: ProblemSpec, elastic: Elastic) -> ProblemSpec:
         if not item.whole or key == "resources.max_nodes":
             continue
         held = set(_resources_of(elastic.assembly, case, key))
-        amounts = _amounts(elastic.assembly, case, item) or {
-            number: float(option.nodes)
-            for number, option in enumerate(spec.options)
-            if option.resource in held
-        }
+        amounts = _amounts(elastic.assembly, case, item) or _nodes_of(spec, held)
         at = _windows_of(elastic.assembly, case, key)
         shared = key != "resources.max_accelerators"
         windows = None if at is None else tuple(sorted(at))

@@ -74,11 +74,14 @@ class Board:
 
     def _fits(self, option: int, window: int) -> bool:
         o, spec = self.spec.options[option], self.spec
-        resource = spec.resources[o.resource]
-        if (option, window) not in self.uses or resource.committed:
+        taken = [(number, spec.resources[number], nodes) for number, nodes in o.taken]
+        if (option, window) not in self.uses or any(resource.committed for _, resource, _ in taken):
             return False
-        there = self.held[o.resource, window] + o.nodes <= resource.held_nodes[window]
-        return o.nodes == 0 or (there and self.nodes[window] + o.nodes <= spec.max_nodes)
+        there = all(
+            self.held[number, window] + nodes <= resource.held_nodes[window]
+            for number, resource, nodes in taken
+        )
+        return o.all_nodes == 0 or (there and self.nodes[window] + o.all_nodes <= spec.max_nodes)
 
     def _stretch(self, option: int, begin_days: float) -> tuple[tuple[int, ...], float] | None:
         """Windows and end of the first stretch without a pause; None where there is none in time."""
@@ -108,8 +111,9 @@ class Board:
             found.windows[task], found.end_days = stretch
             found.usd += self._use_usd(choice[task], *stretch) + o.once_usd
             for window in found.windows[task]:
-                found.nodes[window] = max(found.nodes[window], o.nodes)
-                found.held[o.resource, window] = max(found.held[o.resource, window], o.nodes)
+                found.nodes[window] = max(found.nodes[window], o.all_nodes)
+                for resource, nodes in o.taken:
+                    found.held[resource, window] = max(found.held[resource, window], nodes)
         return found
 
     def _use_usd(self, option: int, windows: tuple[int, ...], end_days: float) -> float:
@@ -221,7 +225,7 @@ def by_task(spec: ProblemSpec, kept: Sequence[int]) -> dict[int, list[int]]:
     """By task, the options that need not be bought first, in a fixed order."""
     found: dict[int, list[int]] = {task: [] for task in range(len(spec.tasks))}
     for number in kept:
-        if not spec.resources[spec.options[number].resource].committed:
+        if not any(spec.resources[r].committed for r, _ in spec.options[number].taken):
             found[spec.options[number].task].append(number)
     for options in found.values():
         options.sort(key=lambda n: spec.options[n].key)

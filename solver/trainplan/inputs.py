@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 
-from trainplan.problem import Option, ProblemSpec
+from trainplan.problem import Option, ProblemSpec, Resource
 
 TARGET_MONEY = 1_000.0
 TARGET_TIME = 100.0
@@ -86,20 +86,26 @@ def scale(spec: ProblemSpec, options: Collection[int] | None = None) -> Inputs:
 def _reaches(spec: ProblemSpec, option: Option, most_scale: float) -> list[tuple[int, float]]:
     task = spec.tasks[option.task]
     most = most_scale if task.scalable else 1.0
-    resource = spec.resources[option.resource]
+    taken = [(spec.resources[number], nodes) for number, nodes in option.taken]
     found: list[tuple[int, float]] = []
     for window, (start, end) in enumerate(spec.windows):
         usable_days = max(end - start - option.setup_days, 0.0)
         # Too short to set up in, a window can still be run through.
         runs_on = bool(found) and found[-1][0] == window - 1
-        if start < task.release_days or not (usable_days or runs_on) or window in resource.frozen:
+        if start < task.release_days or not (usable_days or runs_on):
             continue
-        if not resource.committed and option.nodes > resource.held_nodes[window]:
+        if any(_is_missing(resource, nodes, window) for resource, nodes in taken):
             continue
         reach = most if option.work_days == 0.0 else min(most, usable_days / option.work_days)
         if reach >= LEAST_SHARE or runs_on:
             found.append((window, reach if reach >= LEAST_SHARE else 0.0))
     return found
+
+
+def _is_missing(resource: Resource, nodes: int, window: int) -> bool:
+    """Whether so many nodes are not there in a window, whatever is bought."""
+    short = not resource.committed and nodes > resource.held_nodes[window]
+    return short or window in resource.frozen
 
 
 def _cheapest_usd(spec: ProblemSpec, task: int) -> float:
@@ -113,9 +119,9 @@ def _cheapest_usd(spec: ProblemSpec, task: int) -> float:
     for number, option in enumerate(spec.options):
         if option.task != task:
             continue
-        resource = spec.resources[option.resource]
-        daily = spec.cheapest_daily_usd(number) + option.nodes * resource.usd_per_node_day
-        limited = not resource.committed and (resource.grant_hours < inf or min(resource.held_nodes) < inf)
+        taken = [(spec.resources[r], nodes) for r, nodes in option.taken]
+        daily = spec.cheapest_daily_usd(number) + sum(nodes * r.usd_per_node_day for r, nodes in taken)
+        limited = any(not r.committed and (r.grant_hours < inf or min(r.held_nodes) < inf) for r, _ in taken)
         (held if limited else asked).append(option.work_days * daily + option.once_usd)
     return min(
         (usd for usd in asked if usd > 0.0), default=min((usd for usd in held if usd > 0.0), default=0.0)

@@ -212,7 +212,7 @@ class _Trial:
                 needed = max(
                     needed,
                     min(
-                        float(detail.candidate.nodes * (detail.site.node.accelerators if chips else 1))
+                        float(detail.working_accelerators if chips else detail.working_nodes)
                         for option, detail in zip(loosened.spec.options, loosened.details, strict=True)
                         if option.task == number and detail is not None
                     ),

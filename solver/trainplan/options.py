@@ -16,12 +16,13 @@ import numpy as np
 
 from trainplan.candidates import Candidate
 from trainplan.problem import Option
-from trainplan.sites import Site
+from trainplan.sites import RolloutNodes, Site
 from trainplan.works import Work
+from trainplan.worlds import World
 from trainplan_models import costs, network, reliability, spot, storage
 from trainplan_models.case import Case
 from trainplan_models.catalog import Catalog
-from trainplan_models.catalog.records import FailureProfile, SpotProfile, StorageTier
+from trainplan_models.catalog.records import SpotProfile, StorageTier
 from trainplan_models.checkpoint import CheckpointPolicy, best_policy
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -57,36 +58,20 @@ class Detail:
     setup_s: float
     milestone_tier: StorageTier | None
     copy_tier: StorageTier | None
+    rollout: RolloutNodes | None = None
+    """The nodes that generate, where they are others than those that train."""
 
+    @property
+    def working_nodes(self) -> int:
+        """All nodes but spares."""
+        return self.candidate.nodes + (0 if self.rollout is None else self.rollout.nodes)
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """What is assumed of failures, and where the numbers come from."""
-
-    failures: FailureProfile
-    spot_name: str
-
-
-def world_of(case: Case, catalog: Catalog) -> World:
-    """The failure and spot profiles of a case.
-
-    Raises:
-        InputError: the case names a profile that is not in the catalogue.
-    """
-    failures = _known(case.assumptions.failure_profile or "standard", set(catalog.failures), "failure")
-    spot_profiles = {profile for profile, _ in catalog.spot}
-    spot_name = _known(case.assumptions.spot_profile or "advisor", spot_profiles, "spot")
-    return World(catalog.failures[failures], spot_name)
-
-
-def _known(name: str, names: set[str], what: str) -> str:
-    from trainplan_models.base import InputError, Problem
-
-    if name not in names:
-        fix = f"Known: {', '.join(sorted(names))}"
-        key = f"assumptions.{what}_profile"
-        raise InputError(Problem(f"unknown {what} profile {name!r}", key=key, fix=fix))
-    return name
+    @property
+    def working_accelerators(self) -> int:
+        """Accelerators of all nodes but spares."""
+        other = self.rollout
+        beside = 0 if other is None else other.nodes * other.site.node.accelerators
+        return self.candidate.nodes * self.site.node.accelerators + beside
 
 
 class OptionMaker:
@@ -111,7 +96,7 @@ class OptionMaker:
         kept = _undominated(rows, self._grant_hours_per_node_day(), mode in self.site.price_over_time)
         return [self._option(task, resource, region, mode, variant, row) for variant, row in kept]
 
-    def _fleet(self, found: Sequence[Candidate], profile: SpotProfile | None) -> _Fleet:
+    def _fleet(self, found: Sequence[Candidate], profile: SpotProfile | None) -> Fleet:
         """The candidates without spares, followed by those that are worth some with them."""
         nodes = np.array([candidate.nodes for candidate in found], dtype=float)
         spares, candidates = np.zeros(len(nodes)), list(found)
@@ -121,10 +106,10 @@ class OptionMaker:
             candidates += [candidate for candidate, some in zip(found, wanted, strict=True) if some]
             nodes = np.concatenate([nodes, nodes[wanted > 0]])
             spares = np.concatenate([spares, wanted[wanted > 0]])
-        return _Fleet(
+        return Fleet(
             candidates=candidates,
             nodes=nodes,
-            spares=spares,
+            spare_nodes=spares,
             mtbf_s=reliability.job_mtbf_s(nodes, self.world.failures, profile),
             base_s=reliability.mean_restart_s(nodes, self.world.failures, profile, spares > 0, 0.0),
         )
@@ -144,19 +129,16 @@ class OptionMaker:
         return [*objects[:1], *parallel[: TARGETS_KEPT - 1]]
 
     def _variant(
-        self, mode: str, fleet: _Fleet, profile: SpotProfile | None, tier: StorageTier | None
-    ) -> _Variant:
-        nodes, spares = fleet.nodes, fleet.spares
+        self, mode: str, fleet: Fleet, profile: SpotProfile | None, tier: StorageTier | None
+    ) -> Variant:
+        nodes, spares = fleet.nodes, fleet.spare_nodes
         policy = self._policy(tier, nodes, fleet.mtbf_s, fleet.base_s)
-        paid, goodput = np.ones(len(nodes)), policy.efficiency_frac
-        if profile is not None:
-            shares = spot.shares(nodes, profile, policy.efficiency_frac)
-            paid, goodput = shares.paid_frac, shares.useful_frac
+        paid, goodput = self._shares(fleet, profile, policy)
         setup_s = self._setup_s(mode, np.maximum(policy.restart_s - fleet.base_s, 0.0))
         bare, starved = spares == 0, goodput < LEAST_GOODPUT_FRAC
         self.removed[LOST_WORK] += int(np.count_nonzero(bare & ~policy.feasible))
         self.removed[TOO_LITTLE_GOODPUT] += int(np.count_nonzero(bare & policy.feasible & starved))
-        return _Variant(
+        return Variant(
             fleet=fleet,
             tier=tier,
             policy=policy,
@@ -168,6 +150,15 @@ class OptionMaker:
             daily=self._daily(mode, tier, policy, nodes + spares, paid),
             usable=policy.feasible & ~starved,
         )
+
+    def _shares(
+        self, fleet: Fleet, profile: SpotProfile | None, policy: CheckpointPolicy
+    ) -> tuple[Floats, Floats]:
+        """Paid and useful share of the time."""
+        if profile is None:
+            return np.ones(len(fleet.nodes)), policy.efficiency_frac
+        shares = spot.shares(fleet.nodes, profile, policy.efficiency_frac)
+        return shares.paid_frac, shares.useful_frac
 
     def _policy(
         self, tier: StorageTier | None, nodes: Floats, mtbf_s: Floats, base_s: Floats
@@ -197,7 +188,7 @@ class OptionMaker:
         acquire_s = 0.0 if held else self.catalog.default("setup.acquire_s")
         return acquire_s + load_s + self.world.failures.warmup_s
 
-    def _work_days(self, mode: str, fleet: _Fleet, goodput_frac: Floats, setup_s: Floats) -> Floats:
+    def _work_days(self, mode: str, fleet: Fleet, goodput_frac: Floats, setup_s: Floats) -> Floats:
         work = self.work
         if work.setup is not None:
             useful_s = work.tokens / np.array([candidate.tokens_per_s for candidate in fleet.candidates])
@@ -291,7 +282,7 @@ class OptionMaker:
         return self.site.node.accelerators * 24.0 * grant.units_per_accelerator_hour
 
     def _option(
-        self, task: int, resource: int, region: int, mode: str, variant: _Variant, row: int
+        self, task: int, resource: int, region: int, mode: str, variant: Variant, row: int
     ) -> tuple[Option, Detail]:
         candidate, tier = variant.fleet.candidates[row], variant.tier
         detail = Detail(
@@ -299,7 +290,7 @@ class OptionMaker:
             site=self.site,
             candidate=candidate,
             mode=mode,
-            spares=int(variant.fleet.spares[row]),
+            spares=int(variant.fleet.spare_nodes[row]),
             tier=tier,
             interval_s=float(variant.policy.interval_s[row]),
             blocking_s=float(variant.policy.blocking_s[row]),
@@ -336,23 +327,23 @@ class OptionMaker:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fleet:
+class Fleet:
     """Node counts without and with spares under one billing mode; lists and arrays by candidate."""
 
     candidates: list[Candidate]
     nodes: Floats
     """Nodes that work."""
-    spares: Floats
+    spare_nodes: Floats
     mtbf_s: Floats
     base_s: Floats
     """Mean restart without the load."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Variant:
+class Variant:
     """All node counts under one checkpoint target; arrays by candidate."""
 
-    fleet: _Fleet
+    fleet: Fleet
     tier: StorageTier | None
     policy: CheckpointPolicy
     nodes: Floats
@@ -369,7 +360,7 @@ def _kept_usd_per_day(tier: StorageTier, billed: Any) -> Any:
     return billed / storage.GB_BYTES * tier.usd_per_gb_month * DAY_S / storage.MONTH_S
 
 
-def _daily_usd(variant: _Variant, row: int, priced: bool | None) -> float:
+def _daily_usd(variant: Variant, row: int, priced: bool | None) -> float:
     """Cost of a day: what follows the price of nodes, what does not, or (None) all of it."""
     return sum(
         float(usd[row]) for name, usd in variant.daily.items() if priced in (None, name in costs.PRICED)
@@ -377,8 +368,8 @@ def _daily_usd(variant: _Variant, row: int, priced: bool | None) -> float:
 
 
 def _undominated(
-    rows: list[tuple[_Variant, int]], grant_hours_per_node_day: float, price_changes: bool
-) -> list[tuple[_Variant, int]]:
+    rows: list[tuple[Variant, int]], grant_hours_per_node_day: float, price_changes: bool
+) -> list[tuple[Variant, int]]:
     """Drops options of one site and mode that another beats in time, cost of the work and of a start, and nodes.
 
     All have the same task, resource and region, so one that is no worse in all of these can stand in for

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10
-from typing import Literal
+from typing import Literal, TypeVar
 
 from trainplan.assembly import Assembly, assemble
 from trainplan.candidate_cache import CandidateCache
@@ -19,7 +19,7 @@ from trainplan.highs import Session
 from trainplan.negotiable import Negotiable, negotiables
 from trainplan.next_best import decide, places_of, words_of
 from trainplan.planning import plan as plan_case
-from trainplan.problem import ProblemSpec
+from trainplan.problem import Beside, Option, ProblemSpec
 from trainplan_models import costs
 from trainplan_models.base import InfeasibleError, InputError, NoAnswerError, Record, VerificationError
 from trainplan_models.case import Case
@@ -36,6 +36,7 @@ NEAR_FACTOR = 1.01
 """A turning point is known to this factor."""
 BUDGET_STEP_USD = 10_000.0
 SAME_FRAC = 1e-4
+Part = TypeVar("Part", Option, Beside)
 """Costs nearer to each other than this are the same: the gap of a plan."""
 
 
@@ -237,12 +238,13 @@ def _apart(other: Plan | None, here: Plan | None, name: str) -> float | None:
 def with_price(spec: ProblemSpec, name: str, factor: float) -> ProblemSpec:
     """The problem with the price of one resource (``pool mode``) multiplied."""
     numbers = {n for n, resource in enumerate(spec.resources) if resource.name == name}
-    options = tuple(
-        replace(o, daily=tuple((c, usd * factor if c in costs.PRICED else usd) for c, usd in o.daily))
-        if o.resource in numbers
-        else o
-        for o in spec.options
-    )
+
+    def priced(part: Part) -> Part:
+        if part.resource not in numbers:
+            return part
+        return replace(part, daily=tuple((c, u * factor if c in costs.PRICED else u) for c, u in part.daily))
+
+    options = tuple(replace(priced(o), beside=tuple(map(priced, o.beside))) for o in spec.options)
     resources = tuple(
         replace(r, usd_per_node_day=r.usd_per_node_day * factor) if n in numbers else r
         for n, r in enumerate(spec.resources)

@@ -38,8 +38,20 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """Nodes of a resource that an option takes beside its own, from its start to its end."""
+
+    resource: int
+    nodes: int
+    """Working nodes and spares together."""
+    daily: Charges
+    """USD per calendar day in use, by category, as in ``Option``."""
+    accelerator_hours_per_day: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
-    """A way of doing a task: a candidate in a pool under one billing mode.
+    """A way of doing a task: a candidate in a pool under one billing mode, and what it takes of other pools.
 
     Time is calendar time: goodput, checkpoints and spot waits are already in ``work_days``.
     """
@@ -67,14 +79,37 @@ class Option:
     """Stable name; orders columns and ties."""
     groups: tuple[tuple[str, str], ...] = ()
     """What the option is an instance of, e.g. ``("accelerator", "H100-SXM")``."""
+    beside: tuple[Beside, ...] = ()
+    """Nodes for other roles of the task, in the same region."""
     daily_usd: float = field(init=False, repr=False, compare=False)
-    """USD per calendar day in use."""
+    """USD per calendar day in use, of all its nodes."""
     once_usd: float = field(init=False, repr=False, compare=False)
     """USD when used at all."""
+    taken: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    """(resource, nodes) of each resource it takes nodes of, its own first."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "daily_usd", sum(usd for _, usd in self.daily))
+        parts = (self.daily, *(part.daily for part in self.beside))
+        object.__setattr__(self, "daily_usd", sum(usd for daily in parts for _, usd in daily))
+        nodes = {self.resource: self.nodes}
+        for part in self.beside:
+            nodes[part.resource] = nodes.get(part.resource, 0) + part.nodes
+        object.__setattr__(self, "taken", tuple(nodes.items()))
         object.__setattr__(self, "once_usd", sum(usd for _, usd in self.once))
+
+    @property
+    def all_nodes(self) -> int:
+        """Nodes of all resources together."""
+        return sum(nodes for _, nodes in self.taken)
+
+    def nodes_of(self, resource: int) -> int:
+        """Nodes it takes of a resource."""
+        return next((nodes for number, nodes in self.taken if number == resource), 0)
+
+    def hours_of(self, resource: int) -> float:
+        """Accelerator-hours that a day draws from a resource that is a grant."""
+        own = self.accelerator_hours_per_day if resource == self.resource else 0.0
+        return own + sum(p.accelerator_hours_per_day for p in self.beside if p.resource == resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +276,14 @@ class ProblemSpec:
 
     def daily_in(self, option: int, window: int) -> Charges:
         """USD per calendar day in use in a window, by category."""
-        o = self.options[option]
-        factors = self.resources[o.resource].price_factor
-        if not factors or factors[window] == 1.0:
-            return o.daily
-        return tuple((name, usd * factors[window] if name in PRICED else usd) for name, usd in o.daily)
+        found = dict[str, float]()
+        parts: tuple[Option | Beside, ...] = (self.options[option], *self.options[option].beside)
+        for part in parts:
+            factors = self.resources[part.resource].price_factor
+            for name, usd in part.daily:
+                factor = factors[window] if factors and name in PRICED else 1.0
+                found[name] = found.get(name, 0.0) + usd * factor
+        return tuple(found.items())
 
     def daily_usd_in(self, option: int, window: int) -> float:
         """USD per calendar day in use in a window."""
@@ -254,7 +292,7 @@ class ProblemSpec:
     def cheapest_daily_usd(self, option: int) -> float:
         """USD per calendar day in use where it costs least."""
         o = self.options[option]
-        if not self.resources[o.resource].price_factor:
+        if not any(self.resources[r].price_factor for r, _ in o.taken):
             return o.daily_usd
         return min(self.daily_usd_in(option, window) for window in range(len(self.windows)))
 

@@ -73,10 +73,12 @@ def products(
     once: dict[int, list[Product]] = {}
     stretches: dict[int, int] = {}
     for number, resource in enumerate(resources):
-        mine = [option for option in options if option.resource == number]
+        mine = [option for option in options if option.nodes_of(number)]
         if not resource.committed or not mine:
             continue
-        most = int(min(max(option.nodes for option in mine) * side_by_side, resource.most_at_once_nodes))
+        most = int(
+            min(max(option.nodes_of(number) for option in mine) * side_by_side, resource.most_at_once_nodes)
+        )
         mode = modes[resource.mode]
         prices = _prices_by_day(at[resource.pool], resource, end)
         once[number] = list(_once(number, mode, lengths_days(mode, end), prices, most))

@@ -15,8 +15,9 @@ import numpy as np
 
 from trainplan.assembly import Assembly
 from trainplan.options import Detail
-from trainplan.problem import Draws, Instead, Recourse
+from trainplan.problem import Charges, Draws, Instead, Recourse
 from trainplan.scenarios import ON_DEMAND, Place, draw, forward_selection
+from trainplan.sites import Site
 from trainplan_models import costs
 from trainplan_models.checkpoint import efficiency_frac
 from trainplan_models.simulation_world import DENSE, MOE, Scenarios, Uncertainties
@@ -95,8 +96,36 @@ def recourse_of(
     )
 
 
-def _place(assembly: Assembly, detail: Detail, mode: str) -> Place:
-    site = detail.site
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Nodes of an option that are of one pool and mode."""
+
+    site: Site
+    mode: str
+    nodes: int
+    """Working nodes."""
+    paid_frac: float
+    resource: int
+    daily: Charges
+    billing: tuple[str, ...]
+    """Modes that they may be under; empty for all."""
+
+
+def _parts(assembly: Assembly, number: int, detail: Detail) -> list[_Part]:
+    """What an option is made of: the nodes that do all or train, and those that generate for them."""
+    option, billing, other = assembly.spec.options[number], detail.work.task.billing, detail.rollout
+    nodes, paid_frac = detail.candidate.nodes, detail.paid_frac
+    found = [_Part(detail.site, detail.mode, nodes, paid_frac, option.resource, option.daily, billing)]
+    for beside in option.beside:
+        if other is not None:
+            rollout = detail.work.task.rollout
+            allowed = billing if rollout is None else rollout.billing or billing
+            part = (other.site, other.mode, other.nodes, other.paid_frac, beside.resource, beside.daily)
+            found.append(_Part(*part, allowed))
+    return found
+
+
+def _place(assembly: Assembly, site: Site, mode: str) -> Place:
     preemptible = assembly.catalog.modes[mode].preemptible
     place = site.place
     return Place(site.name, place.cloud, place.region, site.accelerator.generation, mode, preemptible)
@@ -106,16 +135,16 @@ def _places(assembly: Assembly, options: Sequence[int]) -> set[Place]:
     found = set()
     for o in options:
         detail = assembly.details[o]
-        if detail is not None:
-            found.add(_place(assembly, detail, detail.mode))
-            if assembly.catalog.modes[detail.mode].preemptible:
-                found.add(_place(assembly, detail, ON_DEMAND))
+        for part in [] if detail is None else _parts(assembly, o, detail):
+            found.add(_place(assembly, part.site, part.mode))
+            if assembly.catalog.modes[part.mode].preemptible:
+                found.add(_place(assembly, part.site, ON_DEMAND))
     return found
 
 
 def _waits(assembly: Assembly, options: Sequence[int], many: Scenarios) -> dict[int, Floats]:
     """By resource, days until its nodes are there."""
-    resources = {assembly.spec.options[o].resource for o in options}
+    resources = {r for o in options for r, _ in assembly.spec.options[o].taken}
     known = {r: assembly.spec.resources[r] for r in sorted(resources)}
     found = {r: many.capacity_delay_s.get((one.pool, one.mode)) for r, one in known.items()}
     return {r: delay_s / DAY_S for r, delay_s in found.items() if delay_s is not None and delay_s.any()}
@@ -125,11 +154,12 @@ def _overruns(assembly: Assembly, options: Sequence[int]) -> dict[int, float]:
     """By committed resource, the price of a node-day past the purchase."""
     found = {}
     for o in options:
-        detail, number = assembly.details[o], assembly.spec.options[o].resource
-        resource = assembly.spec.resources[number]
-        if resource.committed and detail is not None:
-            usd_per_h = detail.site.usd_per_node_h.get(ON_DEMAND)
-            found[number] = resource.usd_per_node_day if usd_per_h is None else 24.0 * usd_per_h
+        detail = assembly.details[o]
+        for part in [] if detail is None else _parts(assembly, o, detail):
+            resource = assembly.spec.resources[part.resource]
+            if resource.committed:
+                usd_per_h = part.site.usd_per_node_h.get(ON_DEMAND)
+                found[part.resource] = resource.usd_per_node_day if usd_per_h is None else 24.0 * usd_per_h
     return found
 
 
@@ -150,18 +180,19 @@ class _Turns:
         if detail is None:
             return _Turn(self.ones, self.ones)
         stretch = (1.0 + many.redone_frac) / self._speed(detail)
-        preemptible = self.assembly.catalog.modes[detail.mode].preemptible
-        planned = self._goodput(detail, None, lost=preemptible)
-        here = self._goodput(detail, many, lost=preemptible)
+        parts, modes = _parts(self.assembly, number, detail), self.assembly.catalog.modes
+        lost = next((part for part in parts if modes[part.mode].preemptible), None)
+        planned = self._goodput(detail, None, lost)
+        here = self._goodput(detail, many, lost)
         useful_days = min(_useful_days(detail), option.work_days)
         fixed_days = option.work_days - useful_days
         time_factor = (fixed_days + useful_days * stretch * planned.useful / here.useful) / option.work_days
-        usd_factor = self._dearer(number, detail, here.paid / planned.paid)
-        usd = self._on_demand_usd(number, detail) if preemptible else None
-        if usd is None:
+        usd_factor = self._dearer(option.daily_usd, detail, parts, lost, here.paid / planned.paid)
+        usd = None if lost is None else self._on_demand_usd(number, detail, parts, lost)
+        if usd is None or lost is None:
             return _Turn(time_factor, usd_factor)
-        firm = self._goodput(detail, many, lost=False)
-        delay_s = many.capacity_delay_s.get((detail.site.name, ON_DEMAND), 0.0 * self.ones)
+        firm = self._goodput(detail, many, None)
+        delay_s = many.capacity_delay_s.get((lost.site.name, ON_DEMAND), 0.0 * self.ones)
         days = fixed_days + useful_days * stretch * planned.useful / firm.useful + delay_s / DAY_S
         return _Turn(time_factor, usd_factor, days, usd)
 
@@ -172,28 +203,27 @@ class _Turns:
         kind = MOE if detail.work.setup.shape.experts else DENSE
         return self.many.throughput_factor.get((detail.site.accelerator.generation, kind), self.ones)
 
-    def _goodput(self, detail: Detail, many: Scenarios | None, *, lost: bool) -> _Goodput:
+    def _goodput(self, detail: Detail, many: Scenarios | None, lost: _Part | None) -> _Goodput:
         """Useful and paid share of time.
 
         Args:
             detail: what the option stands for.
             many: scenarios; None for what is planned.
-            lost: whether nodes may be taken away.
+            lost: nodes that may be taken away; None where none are.
         """
         assembly, failures, one = self.assembly, self.assembly.world.failures, self.ones
-        nodes = detail.candidate.nodes
-        node = nodes * failures.failures_per_1000_node_days / 1000.0 / DAY_S * one
+        node = detail.working_nodes * failures.failures_per_1000_node_days / 1000.0 / DAY_S * one
         soft = failures.soft_failures_per_day / DAY_S * one
         replace_s = failures.spare_swap_s if detail.spares else failures.requeue_s
         recover_s, hang_s, loss, paid = (failures.detect_s + replace_s) * one, 0.0 * one, 0.0 * one, one
-        if lost:
-            at, region = detail.site.node, detail.site.place.region
+        if lost is not None:
+            at, region = lost.site.node, lost.site.place.region
             name = assembly.world.spot_name
             profile = profile_for(assembly.catalog, at.cloud, region, at.instance_type, name)
-            loss, down_s = float(gang_loss_per_s(nodes, profile)) * one, profile.reacquire_s * one
+            loss, down_s = float(gang_loss_per_s(lost.nodes, profile)) * one, profile.reacquire_s * one
             if many is not None:
-                loss = loss * many.spot_hazard_factor.get(detail.site.name, one)
-                down_s = down_s * many.spot_wait_factor.get(detail.site.name, one)
+                loss = loss * many.spot_hazard_factor.get(lost.site.name, one)
+                down_s = down_s * many.spot_wait_factor.get(lost.site.name, one)
             paid = 1.0 / (1.0 + loss * down_s)
         if many is not None:
             node, soft = node * many.failure_factor, soft * many.soft_failure_factor
@@ -207,42 +237,45 @@ class _Turns:
     def _resume_s(self, detail: Detail, replace_s: float) -> float:
         """Loading and warming up: the planned mean restart without detection and replacement."""
         failures = self.assembly.world.failures
-        of_nodes = detail.candidate.nodes * failures.failures_per_1000_node_days / 1000.0
+        of_nodes = detail.working_nodes * failures.failures_per_1000_node_days / 1000.0
         among = (of_nodes + failures.soft_failures_per_day) / DAY_S * detail.mtbf_s
         return max(detail.restart_s - min(among, 1.0) * (failures.detect_s + replace_s), 0.0)
 
-    def _dearer(self, number: int, detail: Detail, held: Floats) -> Floats:
+    def _dearer(
+        self, planned_usd: float, detail: Detail, parts: list[_Part], lost: _Part | None, held: Floats
+    ) -> Floats:
         """USD a calendar day over those planned."""
-        option = self.assembly.spec.options[number]
-        if option.daily_usd <= 0.0:
+        if planned_usd <= 0.0:
             return self.ones
-        price = self.many.spot_price_factor.get(detail.site.name, self.ones)
-        if not self.assembly.catalog.modes[detail.mode].preemptible:
-            price = self.ones
         usd = 0.0 * self.ones
-        for category, amount in option.daily:
-            factor = held if _by_node_hour(category, detail) else self.ones
-            factor = factor * price if _by_price(category, detail) else factor
+        for part, category, amount in [(one, *line) for one in parts for line in one.daily]:
+            factor = self.ones
+            if part is lost:
+                price = self.many.spot_price_factor.get(part.site.name, self.ones)
+                factor = held if _by_node_hour(category, detail) else factor
+                factor = factor * price if _by_price(category, detail) else factor
             factor = factor * self.many.experiments_factor if category == costs.EXPERIMENTS else factor
             usd = usd + amount * factor
-        return usd / option.daily_usd
+        return usd / planned_usd
 
-    def _on_demand_usd(self, number: int, detail: Detail) -> float | None:
-        """USD a day of the option's nodes on demand in its pool; None where it stays where it is."""
-        usd_per_h, allowed = detail.site.usd_per_node_h.get(ON_DEMAND), detail.work.task.billing
+    def _on_demand_usd(self, number: int, detail: Detail, parts: list[_Part], lost: _Part) -> float | None:
+        """USD a day with on-demand nodes of the same pool for those lost; None where they are waited for."""
+        usd_per_h = lost.site.usd_per_node_h.get(ON_DEMAND)
         option, resources = self.assembly.spec.options[number], self.assembly.spec.resources
-        if usd_per_h is None or (allowed and ON_DEMAND not in allowed):
+        if usd_per_h is None or (lost.billing and ON_DEMAND not in lost.billing):
             return None
-        firm = [r for r in resources if (r.pool, r.mode) == (detail.site.name, ON_DEMAND)]
-        if firm and min(firm[0].held_nodes) < option.nodes:
+        firm = [r for r, one in enumerate(resources) if (one.pool, one.mode) == (lost.site.name, ON_DEMAND)]
+        needed = option.nodes_of(lost.resource) + sum(option.nodes_of(r) for r in firm)
+        if firm and min(resources[firm[0]].held_nodes) < needed:
             return None
-        usd_factor = usd_per_h / max(detail.site.usd_per_node_h[detail.mode], 1e-9)
-        held = 1.0 / max(detail.paid_frac, 1e-9)
+        usd_factor = usd_per_h / max(lost.site.usd_per_node_h[lost.mode], 1e-9)
+        held = 1.0 / max(lost.paid_frac, 1e-9)
         return sum(
             usd
-            * (held if _by_node_hour(category, detail) else 1.0)
-            * (usd_factor if _by_price(category, detail) else 1.0)
-            for category, usd in option.daily
+            * (held if part is lost and _by_node_hour(category, detail) else 1.0)
+            * (usd_factor if part is lost and _by_price(category, detail) else 1.0)
+            for part in parts
+            for category, usd in part.daily
         )
 
 

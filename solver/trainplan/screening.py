@@ -35,6 +35,8 @@ class Screening:
     screened: dict[tuple[str, Machine], Screened] = field(default_factory=dict)
     nearest: dict[str, tuple[Site, NearMiss]] = field(default_factory=dict)
     """By task without a candidate on some machine, what came closest to fitting."""
+    trained: dict[tuple[str, Machine], tuple[Candidate, ...]] = field(default_factory=dict)
+    """Of reinforcement learning, candidates that only train, at the speed of the update alone."""
     evaluated: int = 0
 
     def screen(self, work: Work, sites: Sequence[Site], removed: Counter[str]) -> None:
@@ -80,6 +82,11 @@ class Screening:
         found = self.screened[work.task.name, site.machine].candidates
         return tuple(c for c in found if most is None or c.nodes <= most)
 
+    def training(self, work: Work, site: Site) -> tuple[Candidate, ...]:
+        """Candidates of a reinforcement learning task that only train, where its candidates may be at all."""
+        able = {candidate.nodes for candidate in self.candidates(work, site, Counter())}
+        return tuple(c for c in self.trained.get((work.task.name, site.machine), ()) if c.nodes in able)
+
     def _screened(self, work: Work, alike: Sequence[Site]) -> Screened:
         """Candidates on one kind of machine, up to the highest ceiling of its sites, by what the task does."""
         site, factor = alike[0], self.case.assumptions.throughput_factor
@@ -94,6 +101,7 @@ class Screening:
         if work.training:
             result = self.cache.screen(setup, chip, node, counts, factor)
             if work.task.kind == "rl" and samples is not None:
+                self.trained[work.task.name, site.machine] = result.candidates
                 return replace(result, candidates=with_rollout(result.candidates, setup, samples, chip, node))
             return result
         alone = [count for count in counts if count == 1 or node.nic_bytes_per_s > 0.0]

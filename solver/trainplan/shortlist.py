@@ -48,10 +48,10 @@ def _days_and_usd(spec: ProblemSpec, mine: Sequence[int]) -> tuple[Floats, Float
     days, usd = [], []
     for o in mine:
         option = spec.options[o]
-        resource = spec.resources[option.resource]
+        bought = sum(nodes * spec.resources[r].usd_per_node_day for r, nodes in option.taken)
         span = option.work_days + option.setup_days
         days.append(span)
-        usd.append(span * (option.daily_usd + option.nodes * resource.usd_per_node_day) + option.once_usd)
+        usd.append(span * (option.daily_usd + bought) + option.once_usd)
     return np.array(days), np.array(usd)
 
 
@@ -82,6 +82,6 @@ def _kept(spec: ProblemSpec, mine: list[int], prices: list[float], most: int) ->
 
 def _kind(spec: ProblemSpec, option: Option) -> tuple[str, ...]:
     groups = dict(option.groups)
-    resource = spec.resources[option.resource]
-    limited = resource.committed or min(resource.held_nodes) < inf or resource.grant_hours < inf
-    return (groups.get("accelerator", ""), groups.get("billing", ""), resource.name if limited else "")
+    taken = [spec.resources[number] for number, _ in option.taken]
+    limited = [r.name for r in taken if r.committed or min(r.held_nodes) < inf or r.grant_hours < inf]
+    return (groups.get("accelerator", ""), groups.get("billing", ""), " ".join(limited))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -53,6 +53,30 @@ class Site:
             self.node.nic_bytes_per_s,
             self.node.scaleup_devices,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutNodes:
+    """Nodes that generate the samples of a reinforcement learning task while others train on them."""
+
+    site: Site
+    mode: str
+    nodes: int
+    """Working nodes."""
+    spares: int
+    paid_frac: float
+    tensor: int
+    """Devices of one replica."""
+    scores: bool
+    """Whether they do the scoring too."""
+    generation_s: float
+    """Of a step."""
+    weight_transfer_s: float
+
+
+def modes_at(site: Site, billing: Sequence[str]) -> tuple[str, ...]:
+    """Billing modes of a site that a task with its own ``billing`` may use; all where it has none."""
+    return tuple(mode for mode in site.usd_per_node_h if not billing or mode in (*billing, OWNED, GRANT))
 
 
 def find_sites(case: Case, catalog: Catalog) -> tuple[tuple[Site, ...], Counter[str]]:

@@ -371,7 +371,7 @@ class Solver:
                     continue
                 moved = not self._is_on(x, f"v_first[{task},{o.region}]")
                 leads_on = self._is_on(x, f"v_runs_on[{number},{window + 1}]")
-                committed = spec.resources[o.resource].committed
+                committed = any(spec.resources[r].committed for r, _ in o.taken)
                 found.append((moved, not runs_on, leads_on, not committed, o.key, number, share, runs_on))
         uses = []
         for *_, option, share, runs_on in sorted(found):

@@ -75,8 +75,8 @@ def _undominated(
     setup = np.array([o.setup_days for o in options])
     daily = _daily_usd(spec, mine)
     once = np.array([o.once_usd for o in options])
-    nodes = np.array([float(o.nodes) for o in options])
-    grant = np.array([o.accelerator_hours_per_day for o in options])
+    nodes = np.array([float(o.all_nodes) for o in options])
+    grant = np.array([[o.hours_of(r) for r in _grants(spec)] or [0.0] for o in options])
     cloud = np.array([spec.cloud_once_usd.get(o.cloud, 0.0) for o in options])
     stands_in = _stands_in(spec, mine)
     order = np.argsort(work * (daily.min(axis=1) + held_low) + low, kind="stable")
@@ -96,7 +96,7 @@ def _undominated(
             & (setup[a] <= setup)
             & (setup[a] * mine_usd <= setup[:, None] * other_usd + forgiven[:, None]).all(axis=1)
             & (once[a] + np.maximum(fixed_gap, 0.0) <= once + forgiven)
-            & (work[a] * grant[a] <= work * grant)
+            & (work[a] * grant[a] <= work[:, None] * grant).all(axis=1)
             & stands_in(int(a))
         )
         if count_nodes:
@@ -108,38 +108,39 @@ def _undominated(
 
 def _daily_usd(spec: ProblemSpec, mine: list[int]) -> Floats:
     """Cost of a day at work by option and window; one column where no price changes."""
-    changes = any(spec.resources[spec.options[n].resource].price_factor for n in mine)
+    changes = any(spec.resources[r].price_factor for n in mine for r, _ in spec.options[n].taken)
     windows = range(len(spec.windows)) if changes else range(1)
     return np.array([[spec.daily_usd_in(n, w) for w in windows] for n in mine])
 
 
 def _stands_in(spec: ProblemSpec, mine: list[int]) -> Any:
-    """For an option, which others its resource and nodes are never scarcer than."""
-    resources = np.array([spec.options[n].resource for n in mine])
-    nodes = np.array([spec.options[n].nodes for n in mine])
-    held = np.array([spec.resources[r].held_nodes for r in resources])
-    for row, r in enumerate(resources.tolist()):
-        held[row, list(spec.resources[r].frozen)] = 0.0
+    """For an option, which others its resources and nodes are never scarcer than."""
+    taken = [dict(spec.options[n].taken) for n in mine]
+    numbers = sorted({r for one in taken for r in one})
+    held = {r: np.array(spec.resources[r].held_nodes) for r in numbers}
+    for r in numbers:
+        held[r][list(spec.resources[r].frozen)] = 0.0
+    nodes = np.array([[one.get(r, 0) for r in numbers] for one in taken])
+    there = np.array([np.all([n <= held[r] for r, n in one.items()], axis=0) for one in taken])
     soft = {option for limit in spec.soft_limits for option in limit.amounts}
-    scarce = np.array(
-        [
-            n in soft or spec.resources[r].committed or spec.resources[r].grant_hours < inf
-            for n, r in zip(mine, resources.tolist(), strict=True)
-        ]
-    )
+    limited = {r for r in numbers if spec.resources[r].committed or spec.resources[r].grant_hours < inf}
+    scarce = np.array([n in soft or bool(limited & one.keys()) for n, one in zip(mine, taken, strict=True)])
     shared = len(spec.tasks) > 1
+    finite = np.array([any(np.isfinite(held[r]).any() for r in one) for one in taken])
 
     def others(a: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        same = (resources == resources[a]) & (nodes[a] <= nodes)
-        if scarce[a]:
+        # No more nodes of any resource: what limits this one limits the other at least as much.
+        same = (nodes[a] <= nodes).all(axis=1)
+        if scarce[a] or (shared and finite[a]):
             return np.asarray(same)
         # Wherever the other can run, this one can too.
-        runs = (nodes[a] <= held[a])[None, :] | (nodes[:, None] > held)
-        if shared and np.isfinite(held[a]).any():
-            return np.asarray(same)
-        return np.asarray(same | runs.all(axis=1))
+        return np.asarray(same | (there[a] | ~there).all(axis=1))
 
     return others
+
+
+def _grants(spec: ProblemSpec) -> list[int]:
+    return [number for number, resource in enumerate(spec.resources) if resource.grant_hours < inf]
 
 
 def _place(spec: ProblemSpec, task: int, region: int) -> _Place:

@@ -38,6 +38,7 @@ def verify(plan: Plan, assembly: Assembly, promised_usd: float) -> None:
         )
     problems += _work_problems(plan, assembly)
     problems += _order_problems(plan, assembly)
+    problems += _role_problems(plan)
     problems += _limit_problems(plan, assembly)
     problems += _node_problems(plan, assembly)
     if problems:
@@ -49,8 +50,30 @@ def verify(plan: Plan, assembly: Assembly, promised_usd: float) -> None:
 def _by_task(plan: Plan) -> dict[str, list[Segment]]:
     found: dict[str, list[Segment]] = defaultdict(list)
     for segment in plan.segments:
-        found[segment.task].append(segment)
+        if segment.leads:
+            found[segment.task].append(segment)
     return found
+
+
+def _role_problems(plan: Plan) -> list[str]:
+    """Nodes with a part of a task's roles run beside those with the rest, in the same place and for as long."""
+    problems = []
+    helpers = [segment for segment in plan.segments if not segment.leads]
+    for lead in (segment for segment in plan.segments if segment.leads and segment.roles):
+        beside = plan.beside(lead)
+        roles = sorted(role for segment in (lead, *beside) for role in segment.roles)
+        if roles != ["rollout", "scoring", "update"]:
+            problems.append(
+                f"{lead.task}: the roles done from {lead.start_s:,.0f} s on are {', '.join(roles)}"
+            )
+        for other in beside:
+            helpers.remove(other)
+            if abs(other.end_s - lead.end_s) > MOMENT_S or (other.cloud, other.region) != (
+                lead.cloud,
+                lead.region,
+            ):
+                problems.append(f"{lead.task}: {other.pool} does not work beside {lead.pool} to its end")
+    return problems + [f"{one.task}: {one.pool} works for nothing" for one in helpers]
 
 
 def _work_problems(plan: Plan, assembly: Assembly) -> list[str]:

@@ -84,7 +84,7 @@ def units_of(name: str, target: str, folder: Path) -> list[Unit]:
     """The units an export of a plan has files for."""
     plan = read_plan(name)
     order = json.loads((folder / "order.json").read_text(encoding="utf-8"))
-    segments = sorted(plan.segments, key=lambda s: s.start_s)
+    segments = sorted((s for s in plan.segments if s.leads), key=lambda s: s.start_s)
     found = []
     for record in order["units"]:
         segment = segments[int(record["name"][:2]) - 1]

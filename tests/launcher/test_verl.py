@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .launching import Unit, array_of, ask
+from .launching import ENVIRONMENTS, Unit, array_of, ask, read_plan
 
 pytestmark = pytest.mark.launcher
 
@@ -16,7 +16,9 @@ def asked(unit: Unit, environment: dict[str, str]) -> dict[str, Any]:
     file = unit.folder / f"{unit.name}.verl.sh"
     config = re.search(r"--config-name=(\S+)", file.read_text(encoding="utf-8"))
     assert config is not None
-    return {"config": config[1], "overrides": array_of(file, "VERL_OVERRIDES", **environment)}
+    folder = next((ENVIRONMENTS / "verl").glob("lib/python*/site-packages/verl"), ENVIRONMENTS)
+    words = array_of(file, "VERL_OVERRIDES", **environment, VERL_FOLDER=str(folder))
+    return {"config": config[1], "overrides": words}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,17 @@ def test_rollout_comes_back(parsed: list[tuple[Unit, dict[str, Any]]]) -> None:
     assert found["data"]["max_prompt_length"] == 512
     assert found["data"]["max_response_length"] == 2048
     assert found["actor_rollout_ref"]["rollout"]["n"] == 8
+
+
+def test_nodes_that_generate_come_back(parsed: list[tuple[Unit, dict[str, Any]]]) -> None:
+    unit, found = next((unit, one) for unit, one in parsed if unit.plan == "case-rl-split-cluster")
+    plan = read_plan(unit.plan)
+    (other,) = plan.beside(next(segment for segment in plan.segments if segment.leads))
+    assert found["rollout"] == {"nnodes": other.nodes, "n_gpus_per_node": other.accelerators_per_node}
+    assert found["trainer"]["nnodes"] == unit.segment.nodes
+    assert not found["actor_rollout_ref"]["hybrid_engine"]
+    assert found["actor_rollout_ref"]["rollout"]["tensor_model_parallel_size"] == other.layout.tp
+    assert found["actor_rollout_ref"]["rollout"]["calculate_log_probs"]
 
 
 def test_unknown_overrides_are_refused(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from tests.property.remainder import Purchase, Remainder, TaskPlan, Turn, Which, most_scale, share_usd
-from tests.property.rules import EPSILON, Pair, antichains, daily_usd, reach, stretches, usable
+from tests.property.rules import EPSILON, Pair, antichains, daily_usd, nodes_of, reach, stretches, usable
 
 from trainplan.problem import DatasetChoice, ProblemSpec
 
@@ -69,7 +69,7 @@ def _orders(spec: ProblemSpec, uses: tuple[Pair, ...], places: list[int]) -> Ite
             if max(before) > min(after):
                 continue
             move = {o for o, w in uses if w == max(before)} if max(before) == min(after) else set()
-            if any(spec.options[o].resource in sold for o in move):
+            if any(nodes_of(spec, o).keys() & sold for o in move):
                 continue
         yield first, last
 
@@ -87,9 +87,10 @@ def _timing(
         here = [o for o, v in uses if v == w]
         free = spec.windows[w][1] - spec.windows[w][0] - setup_days
         fastest = min(spec.options[o].work_days for o in here)
-        on = {spec.options[o].resource for o in here} & sold
-        before = {spec.options[o].resource for o in here if (o, w) in runs_on}
-        if free < -EPSILON or len(on) > 1 or (on and before - on):
+        on = {r for o in here for r in nodes_of(spec, o)} & sold
+        before = [o for o in here if (o, w) in runs_on]
+        alone = all(on <= nodes_of(spec, o).keys() for o in before)
+        if free < -EPSILON or len(on) > 1 or not alone:
             return None
         shares = sum(reach(spec, (o, w), (o, w) in runs_on) for o in here)
         most += min(shares, free / fastest if fastest > 0.0 else inf)
@@ -136,9 +137,10 @@ def demand(spec: ProblemSpec, plans: list[TaskPlan]) -> dict[tuple[int, int, int
     found: dict[tuple[int, int, int], float] = {}
     for o, w in chain.from_iterable(plan.uses for plan in plans):
         option = spec.options[o]
-        for resource in (option.resource, -1):
+        parts = nodes_of(spec, o)
+        for resource, nodes in (*parts.items(), (-1, sum(parts.values()))):
             key = (option.task, resource, w)
-            found[key] = max(found.get(key, 0.0), option.nodes)
+            found[key] = max(found.get(key, 0.0), nodes)
     return found
 
 

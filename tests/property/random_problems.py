@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil, inf
 from random import Random
 
-from trainplan.problem import DatasetChoice, Option, ProblemSpec, Product, Resource, TaskSpec
+from trainplan.problem import Beside, DatasetChoice, Option, ProblemSpec, Product, Resource, TaskSpec
 
 MOST_PAIRS = {1: 9, 2: 5, 3: 4}
 """(option, window) pairs of a task, by number of tasks: what a search can go through."""
@@ -112,7 +112,25 @@ def _problem(
         max_nodes=pick.choice([inf, inf, 6.0, 4.0]),
         question=pick.choice(questions),
     )
-    return _with_prices(pick, _with_traffic(pick, spec))
+    return _with_pools(pick, _with_prices(pick, _with_traffic(pick, spec)))
+
+
+def _with_pools(pick: Random, spec: ProblemSpec) -> ProblemSpec:
+    """Some options take nodes of another resource of their region too, or more of their own."""
+
+    def widened(option: Option) -> Option:
+        here = [r for r, _ in enumerate(spec.resources) if r % len(spec.regions) == option.region]
+        if pick.random() < 0.7:
+            return option
+        other, nodes = pick.choice(here), pick.choice([1, 2])
+        usd = round(RATE_USD[spec.resources[other].mode] * nodes * pick.uniform(0.6, 1.1), 2)
+        daily = (("compute", usd), *pick.choice([(), (("monitoring", 3.0 * nodes),)]))
+        faster = round(option.work_days * pick.uniform(0.3, 0.9), 3)
+        return replace(option, work_days=faster, beside=(Beside(other, nodes, daily, nodes * 192.0),))
+
+    if pick.random() < 0.6:
+        return spec
+    return replace(spec, options=tuple(map(widened, spec.options)))
 
 
 def _with_prices(pick: Random, spec: ProblemSpec) -> ProblemSpec:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
-from tests.property.rules import Pair, daily_usd, reach, stretches
+from tests.property.rules import Pair, daily_usd, nodes_of, parts_of, reach, stretches
 
 from trainplan.problem import DatasetChoice, ProblemSpec
 
@@ -155,7 +155,7 @@ class Remainder:
             for t, w, nodes in purchase.drawn:
                 if nodes == 0:
                     continue
-                on = [u for u in self.plans[t].uses if u[1] == w and spec.options[u[0]].resource == which[0]]
+                on = [u for u in self.plans[t].uses if u[1] == w and which[0] in nodes_of(spec, u[0])]
                 start = spec.windows[w][0]
                 self.row({("b", t, w): -1.0, day: 1.0}, start)
                 terms, constant = self.time(t, on)
@@ -178,9 +178,10 @@ class Remainder:
             drawn, fixed = dict[Any, float](), 0.0
             for t, plan in enumerate(self.plans):
                 for use in plan.uses:
-                    option = spec.options[use[0]]
-                    if option.resource == number:
-                        terms, constant = self.time(t, [use], option.accelerator_hours_per_day)
+                    parts = [part for part in parts_of(spec, use[0]) if part.resource == number]
+                    hours = sum(part.accelerator_hours_per_day for part in parts)
+                    if hours:
+                        terms, constant = self.time(t, [use], hours)
                         drawn |= terms
                         fixed += constant
             self.row(drawn, resource.grant_hours - fixed)

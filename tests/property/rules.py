@@ -5,11 +5,12 @@ The brute-force search and the re-evaluation of decisions both read them; neithe
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import inf
 
-from trainplan.problem import DatasetChoice, ProblemSpec
+from trainplan.problem import Beside, DatasetChoice, Option, ProblemSpec
 from trainplan.solve import Decision, Use
 
 Pair = tuple[int, int]
@@ -29,10 +30,12 @@ def usable(spec: ProblemSpec) -> list[Pair]:
     """The pairs (option, window) that may be used at all."""
     found: list[Pair] = []
     for number, option in enumerate(spec.options):
-        task, resource = spec.tasks[option.task], spec.resources[option.resource]
+        task, parts = spec.tasks[option.task], nodes_of(spec, number)
         for window, (start, end) in enumerate(spec.windows):
-            fits = resource.committed or option.nodes <= resource.held_nodes[window]
-            fits = fits and window not in resource.frozen and start >= task.release_days
+            fits = start >= task.release_days
+            for resource, nodes in ((spec.resources[r], nodes) for r, nodes in parts.items()):
+                fits = fits and (resource.committed or nodes <= resource.held_nodes[window])
+                fits = fits and window not in resource.frozen
             starts = end - start > option.setup_days
             starts = starts and reach(spec, (number, window), runs_on=False) >= LEAST_SHARE
             # Too short to set up in, a window can still be run through.
@@ -51,9 +54,26 @@ def reach(spec: ProblemSpec, pair: Pair, runs_on: bool) -> float:
 
 def daily_usd(spec: ProblemSpec, option: int, window: int) -> float:
     """What a day at work costs in a window: what follows the price of nodes at the price of the window."""
-    o = spec.options[option]
-    factors = spec.resources[o.resource].price_factor or (1.0,) * len(spec.windows)
-    return sum(usd * (factors[window] if name in FOLLOWS_THE_PRICE else 1.0) for name, usd in o.daily)
+    found = 0.0
+    for part in parts_of(spec, option):
+        factors = spec.resources[part.resource].price_factor or (1.0,) * len(spec.windows)
+        found += sum(
+            usd * (factors[window] if name in FOLLOWS_THE_PRICE else 1.0) for name, usd in part.daily
+        )
+    return found
+
+
+def parts_of(spec: ProblemSpec, option: int) -> list[Option | Beside]:
+    """What an option takes of its own resource and of others."""
+    return [spec.options[option], *spec.options[option].beside]
+
+
+def nodes_of(spec: ProblemSpec, option: int) -> dict[int, int]:
+    """Nodes an option takes, by resource."""
+    found: dict[int, int] = {}
+    for part in parts_of(spec, option):
+        found[part.resource] = found.get(part.resource, 0) + part.nodes
+    return found
 
 
 def antichains(spec: ProblemSpec) -> list[tuple[int, ...]]:
@@ -155,16 +175,19 @@ class Review:
         ]
         for start, window in starts:
             at = start + 2 * self.tolerance_days
-            running = [spec.options[u.option] for u in self.decision.uses if u.start_days <= at < u.end_days]
-            if sum(option.nodes for option in running) > spec.max_nodes:
+            running = [u.option for u in self.decision.uses if u.start_days <= at < u.end_days]
+            taken: Counter[int] = Counter()
+            for option in running:
+                taken.update(nodes_of(spec, option))
+            if taken.total() > spec.max_nodes:
                 wrong.append(f"more nodes than are allowed at day {at}")
-            for resource in {option.resource for option in running}:
+            for resource, nodes in taken.items():
                 there = spec.resources[resource].held_nodes[window] + sum(
                     self.decision.bought[k]
                     for k, start, end in self._purchases()
                     if spec.products[k].resource == resource and start <= at <= end + 4 * self.tolerance_days
                 )
-                if sum(option.nodes for option in running if option.resource == resource) > there:
+                if nodes > there:
                     wrong.append(f"more nodes of resource {resource} than {there} at day {at}")
         return wrong
 
@@ -239,10 +262,11 @@ class Review:
             if use.end_days > spec.tasks[self.task(use)].due_days + slack:
                 wrong.append(f"{use} is overdue")
         for number, resource in enumerate(spec.resources):
-            mine = [use for use in decision.uses if spec.options[use.option].resource == number]
             drawn = sum(
-                (use.end_days - use.start_days) * spec.options[use.option].accelerator_hours_per_day
-                for use in mine
+                (use.end_days - use.start_days) * part.accelerator_hours_per_day
+                for use in decision.uses
+                for part in parts_of(spec, use.option)
+                if part.resource == number
             )
             if drawn > resource.grant_hours * (1 + 1e-6) + 1e-6:
                 wrong.append(f"{drawn} hours of resource {number}")

@@ -19,7 +19,7 @@ from tests.property.random_problems import (
     random_problem,
     repeated_problem,
 )
-from tests.property.rules import Review
+from tests.property.rules import Review, nodes_of
 
 from trainplan import problem
 from trainplan.aggregate import Aggregate
@@ -91,10 +91,14 @@ def features(spec: ProblemSpec, outcome: Outcome) -> Iterator[str]:
         return
     yield "a plan"
     options_used = {use.option for use in decision.uses}
-    yield from {spec.resources[spec.options[o].resource].mode for o in options_used}
+    yield from {spec.resources[r].mode for o in options_used for r in nodes_of(spec, o)}
     regions = {(spec.options[o].task, spec.options[o].region) for o in options_used}
     marks = {
         "mixes options": len(options_used) > len(spec.tasks),
+        "on several pools": any(len(nodes_of(spec, o)) > 1 for o in options_used),
+        "two parts of one pool": any(
+            spec.options[o].beside and len(nodes_of(spec, o)) == 1 for o in options_used
+        ),
         "goes on in the next window": any(not use.begins for use in decision.uses),
         "buys": bool(decision.bought),
         "places data": bool(decision.tiers),
@@ -132,6 +136,7 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
         "side by side",
         "price changes",
         "under a budget",
+        "on several pools",
     )
     assert min(seen["a plan"], seen["no plan"]) > 100
     assert min(seen[mark] for mark in (*RATE_USD, *QUESTIONS, *often)) > 15

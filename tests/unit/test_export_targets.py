@@ -58,14 +58,14 @@ def test_a_target_takes_exactly_the_plans_it_can_run(name: str) -> None:
 def test_every_plan_has_a_launcher_and_its_own_form(name: str) -> None:
     found = able(name)
     assert "json" in found
-    assert "skypilot" in found
+    assert "skypilot" in found or any(segment.roles for segment in read_plan(name).segments)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_folders_are_whole(name: str) -> None:
     plan = read_plan(name)
     every = {unit["name"] for unit in json.loads(export(plan, "json")["order.json"])["units"]}
-    assert len(every) == len(plan.segments)
+    assert len(every) == sum(segment.leads for segment in plan.segments)
     for target in able(name):
         files = export(plan, target)
         order = json.loads(files["order.json"])

@@ -66,7 +66,7 @@ def export(plan: Plan, target: str) -> dict[str, str]:
         raise InputError(
             [Problem(f"the plan has no task for {exporter.title}", key="--to", fix=able), *reasons]
         )
-    problems = [Problem(reason, key=unit.name) for unit in suited for reason in exporter.refusals(unit)]
+    problems = [Problem(reason, key=unit.name) for unit in suited for reason in exporter.problems(unit)]
     if problems:
         message = f"{exporter.title} cannot run this plan"
         able = f"Targets that can: {', '.join(_able(prepared))}"
@@ -94,7 +94,7 @@ def _able(prepared: Launch) -> list[str]:
     return [
         name
         for name, exporter in EXPORTERS.items()
-        if not any(exporter.unsuited(unit) or exporter.refusals(unit) for unit in prepared.units)
+        if not any(exporter.unsuited(unit) or exporter.problems(unit) for unit in prepared.units)
     ]
 
 
@@ -149,6 +149,7 @@ def _unit_record(unit: LaunchUnit, files: dict[str, str]) -> dict[str, Any]:
             "target": segment.checkpoint.target,
         },
         "labels": dict(unit.labels),
+        **({"beside": [one.model_dump(mode="json") for one in unit.beside]} if unit.beside else {}),
         "files": sorted(path for path in files if unit.name in path or unit.name.replace("-", "_") in path),
     }
 

@@ -30,6 +30,7 @@ EXPORTER = Exporter(
     name="json",
     title="plan.json",
     checked="JSON Schema 2020-12",
+    separate_roles=True,
     files=_files,
     commands=lambda _launch: [
         Command("check the plan", "check-jsonschema --schemafile plan.schema.json plan.json")

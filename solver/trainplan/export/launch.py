@@ -59,6 +59,8 @@ class LaunchUnit:
     purchase: Purchase | None
     task_tokens: float = 0.0
     """Tokens of the whole task in the plan."""
+    beside: tuple[Segment, ...] = ()
+    """Nodes that generate for it, where they are others than its own."""
     batch_schedule: tuple[tuple[float, int], ...] = ()
     """Where the batch of the task grows: from how many tokens on, how many sequences."""
 
@@ -78,6 +80,11 @@ class LaunchUnit:
         layout = self.segment.layout
         whole = not layout.shard_group or layout.shard_group >= layout.dp * layout.cp
         return layout.dp if whole else max(1, layout.shard_group // layout.cp)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that work, those beside its own included."""
+        return self.segment.nodes + sum(other.nodes for other in self.beside)
 
     @property
     def owned(self) -> bool:
@@ -134,8 +141,8 @@ def launch(plan: Plan) -> Launch:
         raise InputError(Problem("the plan has no segments, so there is nothing to launch", key="segments"))
     case = _case(plan)
     identity = plan_id(plan)
-    order = sorted(range(len(plan.segments)), key=lambda i: (plan.segments[i].start_s, i))
-    segments = [plan.segments[i] for i in order]
+    leading = [segment for segment in plan.segments if segment.leads]
+    segments = sorted(leading, key=lambda segment: segment.start_s)
     names = [f"{i + 1:02d}-{slug(s.task, 24)}-{slug(s.mode, 16)}" for i, s in enumerate(segments)]
     problems: list[Problem] = []
     units = []
@@ -241,6 +248,7 @@ def _unit(
         labels=_labels(plan, identity, task, names[position]),
         purchase=_purchase(plan, segment),
         task_tokens=sum(segments[i].tokens for i in mine),
+        beside=plan.beside(segment),
         batch_schedule=_schedule([segments[i] for i in mine]),
     )
 

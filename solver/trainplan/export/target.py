@@ -51,6 +51,20 @@ class Exporter:
     """What the plan says and the files of this target cannot."""
     placeholders: Callable[[Launch], list[str]] = field(default=_nothing)
     """What the user has to fill in before the first launch."""
+    separate_roles: bool = False
+    """Whether it writes down nodes that generate for those that train."""
+
+    def problems(self, unit: LaunchUnit) -> list[str]:
+        """Everything that keeps this target from running the unit as planned."""
+        if self.separate_roles or not unit.beside:
+            return self.refusals(unit)
+        others = ", ".join(f"{s.nodes} of {s.pool} ({s.mode})" for s in unit.beside)
+        message = (
+            f"the plan generates on other nodes ({others}) than it trains on ({unit.segment.nodes} of "
+            f"{unit.segment.pool}, {unit.segment.mode}), and {self.title} is exported for one group of nodes a "
+            "task; `rollout: {placement: together}` in the case plans for one"
+        )
+        return [message, *self.refusals(unit)]
 
 
 def environment() -> Environment:

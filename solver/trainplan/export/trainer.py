@@ -44,6 +44,8 @@ class Trainer:
     """File in the checkpoint folder that names the last finished checkpoint."""
     grows_batch: bool = False
     """Whether its files make the global batch grow as the plan has it."""
+    separate_roles: bool = False
+    """Whether it may generate on other nodes than it trains on; ``refusals`` says which it cannot."""
 
     def notes(self, unit: LaunchUnit) -> list[str]:
         """What its files cannot say of a unit."""
@@ -107,7 +109,7 @@ def hand_commands(units: tuple[LaunchUnit, ...]) -> list[Command]:
     """How to start units by hand, one command per node."""
     return [
         Command(
-            f"{unit.name}: on each of the {unit.segment.nodes} nodes, with RANK 0 to {unit.segment.nodes - 1} and "
+            f"{unit.name}: on each of the {unit.nodes} nodes, with RANK 0 to {unit.nodes - 1} and "
             "the address of node 0",
             f"TRAINPLAN_NODE_RANK=RANK TRAINPLAN_MASTER_ADDR=ADDRESS bash {unit.name}.sh",
         )
@@ -143,6 +145,7 @@ def exporter_of(trainer: Trainer) -> Exporter:
         refusals=trainer.refusals,
         cannot_express=cannot_express,
         placeholders=lambda launch: trainer_placeholders(suited(launch), (trainer,)),
+        separate_roles=trainer.separate_roles,
     )
 
 
@@ -151,10 +154,12 @@ def launcher_note(units: tuple[LaunchUnit, ...]) -> str:
     places = mentioned(f"{unit.segment.pool} ({unit.segment.mode})" for unit in units)
     spares = max((unit.segment.spare_nodes for unit in units), default=0)
     extra = f" and up to {spares} spare nodes" if spares else ""
-    return (
-        f"Region, instance type and billing mode ({places}){extra}: a training program does not rent nodes. "
-        "The targets slurm, skypilot and kubernetes do, and carry these same files."
+    note = (
+        f"Region, instance type and billing mode ({places}){extra}: a training program does not rent nodes."
     )
+    if any(unit.beside for unit in units):
+        return note
+    return f"{note} The targets slurm, skypilot and kubernetes do, and carry these same files."
 
 
 def trainer_placeholders(units: tuple[LaunchUnit, ...], trainers: tuple[Trainer, ...]) -> list[str]:

@@ -20,7 +20,9 @@ def engine(unit: LaunchUnit) -> str:
 
 
 def rollout_tensor_degree(unit: LaunchUnit) -> int:
-    """Tensor parallel degree of generation: that of training, within a node."""
+    """Tensor parallel degree of generation: that of training, within a node; its own on nodes of its own."""
+    if unit.beside:
+        return unit.beside[0].layout.tp
     return min(unit.segment.layout.tp, unit.segment.accelerators_per_node)
 
 
@@ -51,6 +53,14 @@ def _rl(unit: LaunchUnit) -> Overrides:
     ]
     found += _engine(unit, f"{actor}.{'megatron' if engine(unit) == 'megatron' else 'fsdp_config'}")
     found += _model(unit, "actor_rollout_ref.model")
+    for other in unit.beside:
+        found += [
+            ("actor_rollout_ref.hybrid_engine", "False"),
+            ("rollout.nnodes", str(other.nodes)),
+            ("rollout.n_gpus_per_node", str(other.accelerators_per_node)),
+            # The files its own builds on are looked for in the working folder otherwise.
+            ("hydra.searchpath", "[file://$VERL_FOLDER/trainer/config]"),
+        ]
     found += [
         ("critic.enable", "False"),
         ("trainer.nnodes", str(unit.segment.nodes)),
@@ -144,7 +154,15 @@ def config_name(unit: LaunchUnit) -> str:
     """The verl configuration the overrides apply to."""
     if unit.task.kind != "rl":
         return "sft_trainer_engine"
-    return "ppo_megatron_trainer" if engine(unit) == "megatron" else "ppo_trainer"
+    name = "ppo_megatron_trainer" if engine(unit) == "megatron" else "ppo_trainer"
+    return f"one_step_off_{name}" if unit.beside else name
+
+
+def module_of(unit: LaunchUnit) -> str:
+    """The verl program that runs the unit."""
+    if unit.task.kind != "rl":
+        return "verl.trainer.sft_trainer"
+    return "verl.experimental.one_step_off_policy.main_ppo" if unit.beside else "verl.trainer.main_ppo"
 
 
 def _files(unit: LaunchUnit) -> dict[str, str]:
@@ -153,7 +171,7 @@ def _files(unit: LaunchUnit) -> dict[str, str]:
         header=header_of(unit),
         unit=unit,
         config_name=config_name(unit),
-        module="verl.trainer.main_ppo" if unit.task.kind == "rl" else "verl.trainer.sft_trainer",
+        module=module_of(unit),
         starter="" if unit.task.kind == "rl" else "torchrun",
         overrides=overrides(unit),
     )
@@ -187,6 +205,28 @@ def _refusals(unit: LaunchUnit) -> list[str]:
         )
     if layout.precision not in ("bf16", "fp16"):
         found.append(f"verl is exported in bf16 and fp16, not {layout.precision}")
+    return found + _role_refusals(unit)
+
+
+def _role_refusals(unit: LaunchUnit) -> list[str]:
+    """Why verl cannot generate on the nodes that the plan has for it."""
+    found, lead, rollout = [], unit.segment, unit.task.rollout
+    for other in unit.beside:
+        if (other.pool, other.mode) != (lead.pool, lead.mode):
+            found.append(
+                f"verl's resource pools are parts of one Ray cluster of like nodes; the plan trains on {lead.pool} "
+                f"({lead.mode}) and generates on {other.pool} ({other.mode}); `rollout: {{placement: together}}` in "
+                "the case plans for one group of nodes"
+            )
+        if other.layout.tp > other.accelerators_per_node:
+            found.append(
+                f"a replica of {other.layout.tp} accelerators spans nodes of {other.accelerators_per_node}"
+            )
+    if unit.beside and rollout is not None and not rollout.max_staleness_steps:
+        found.append(
+            "verl generates on separate nodes one update ahead; the plan lets both take turns "
+            "(`rollout: {max_staleness: 1}` in the case allows it)"
+        )
     return found
 
 
@@ -205,6 +245,11 @@ def _cannot_express(unit: LaunchUnit) -> list[str]:
             f"{unit.task.name}: {unit.task.rounds} rounds of {unit.round_steps} steps are one run of "
             f"{unit.total_steps}."
         )
+    if unit.beside:
+        found.append(
+            f"{unit.name}: verl takes log-probabilities from the generating nodes and keeps a reference model, where "
+            "the loss needs one, with the training nodes."
+        )
     if unit.task.quantized_base:
         found.append(f"{unit.name}: 4-bit frozen weights are not exported to verl; it keeps them in 16 bits.")
     return found
@@ -220,5 +265,6 @@ VERL = Trainer(
     unsuited=_unsuited,
     refusals=_refusals,
     cannot_express=_cannot_express,
+    separate_roles=True,
 )
 EXPORTER = exporter_of(VERL)

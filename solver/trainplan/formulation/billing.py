@@ -10,7 +10,7 @@ price of nodes changes at a date; windows are cut there.
 A grant holds
 
 .. math::
-    \sum_{o: r(o)=r} \sum_w h_o (D_o x_{ow} + S_o s_{ow}) \le G_r
+    \sum_o \sum_w h_{or} (D_o x_{ow} + S_o s_{ow}) \le G_r
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def _add_grants(ctx: Context) -> None:
     for number, resource in enumerate(spec.resources):
         if resource.grant_hours == inf:
             continue
-        uses = [(o, w) for o, w in inputs.uses if spec.options[o].resource == number]
+        uses = [(o, w) for o, w in inputs.uses if spec.options[o].nodes_of(number)]
         if not uses:
             continue
         hours_per_unit = max(resource.grant_hours, 1.0) / 100.0
         drawn = sum(
-            spec.options[o].accelerator_hours_per_day * inputs.days_per_unit / hours_per_unit * m.e_time[o, w]
+            spec.options[o].hours_of(number) * inputs.days_per_unit / hours_per_unit * m.e_time[o, w]
             for o, w in uses
         )
         ctx.limit(

@@ -1,11 +1,12 @@
 r"""Nodes in use never exceed what is there: quotas, owned nodes, purchases, the case's ceiling.
 
 .. math::
-    n_{trw} \ge N_o u_{ow} \quad (r(o) = r,\ t(o) = t),\qquad n_{tw} \ge N_o u_{ow} \quad (t(o) = t)
+    n_{trw} \ge N_{or} u_{ow} \quad (t(o) = t),\qquad n_{tw} \ge \sum_r N_{or} u_{ow} \quad (t(o) = t)
 
-Options of one task run one after the other, so a task needs the most nodes of any option it uses in the
-window. Two tasks that do not follow each other may run side by side, or one after the other:
-:math:`q_{stw}` says that :math:`s` ends before :math:`t` begins,
+with :math:`N_{or}` the nodes an option takes of a resource. Options of one task run one after the
+other, so a task needs the most nodes of any option it uses in the window. Two tasks that do not follow each
+other may run side by side, or one after the other: :math:`q_{stw}` says that :math:`s` ends before
+:math:`t` begins,
 
 .. math::
     b_{tw} \ge b_{sw} + \ell_{sw} - L_w (1 - q_{stw}),\qquad q_{stw} + q_{tsw} \le 1
@@ -50,7 +51,8 @@ def add(ctx: Context) -> None:
     by_key: dict[Key, list[tuple[int, int]]] = {}
     for option, window in inputs.uses:
         o = spec.options[option]
-        by_key.setdefault((o.task, o.resource, window), []).append((option, window))
+        for resource, _ in o.taken:
+            by_key.setdefault((o.task, resource, window), []).append((option, window))
     wide = spec.wide
     groups = () if wide else spec.side_by_side
     shared = wide or any(len(group) > 1 for group in groups)
@@ -60,10 +62,11 @@ def add(ctx: Context) -> None:
     m.c_nodes_in_use = Constraint(
         range(len(wanted)),
         rule=lambda m, i: (
-            m.v_nodes[wanted[i][0]] >= spec.options[wanted[i][1][0]].nodes * m.v_used[wanted[i][1]]
+            m.v_nodes[wanted[i][0]]
+            >= spec.options[wanted[i][1][0]].nodes_of(wanted[i][0][1]) * m.v_used[wanted[i][1]]
         ),
     )
-    largest = {key: max(spec.options[o].nodes for o, _ in by_key[key]) for key in keys}
+    largest = {key: max(spec.options[o].nodes_of(key[1]) for o, _ in by_key[key]) for key in keys}
     if wide:
         _add_by_chain(ctx, largest)
         return
@@ -98,7 +101,7 @@ def _stock_rows(
 
 def _ceiling_rows(ctx: Context, groups: tuple[Group, ...]) -> list[tuple[Group, int]]:
     m, spec = ctx.m, ctx.inputs.spec
-    m.largest = {cell: max(spec.options[o].nodes for o, _ in m.uses_of_cell[cell]) for cell in m.CELLS}
+    m.largest = {cell: max(spec.options[o].all_nodes for o, _ in m.uses_of_cell[cell]) for cell in m.CELLS}
     return sorted(
         (group, window)
         for window in m.WINDOWS
@@ -168,7 +171,9 @@ def _add_ceiling(ctx: Context, rows: list[tuple[Group, int]]) -> None:
     m.v_working = Var(cells, within=NonNegativeReals)
     m.c_working = Constraint(
         [use for cell in cells for use in m.uses_of_cell[cell]],
-        rule=lambda m, o, w: m.v_working[spec.options[o].task, w] >= spec.options[o].nodes * m.v_used[o, w],
+        rule=lambda m, o, w: (
+            m.v_working[spec.options[o].task, w] >= spec.options[o].all_nodes * m.v_used[o, w]
+        ),
     )
     for group, window in rows:
         above = sum(m.largest[t, window] for t in group) - spec.max_nodes
@@ -219,7 +224,7 @@ def _add_by_chain(ctx: Context, largest: dict[Key, int]) -> None:
     m.c_chain_working = Constraint(
         m.USES,
         rule=lambda m, o, w: (
-            m.v_chain_working[chain_of[spec.options[o].task], w] >= spec.options[o].nodes * m.v_used[o, w]
+            m.v_chain_working[chain_of[spec.options[o].task], w] >= spec.options[o].all_nodes * m.v_used[o, w]
         ),
     )
     for window in m.WINDOWS:

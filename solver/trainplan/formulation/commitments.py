@@ -87,9 +87,10 @@ def add_variables(ctx: Context) -> None:
     m.purchases_of = several
     cells = sorted(
         {
-            (spec.options[o].task, spec.options[o].resource, w)
+            (spec.options[o].task, resource, w)
             for o, w in ctx.inputs.uses
-            if spec.options[o].resource in several
+            for resource, _ in spec.options[o].taken
+            if resource in several
         }
     )
     drawn = [(*cell, p) for cell in cells for p in several[cell[1]]]
@@ -159,8 +160,9 @@ def _add_within(ctx: Context) -> None:
     uses: dict[Cell, list[tuple[int, int]]] = {}
     for o, w in inputs.uses:
         option = spec.options[o]
-        if option.resource in sold:
-            uses.setdefault((option.task, option.resource, w), []).append((o, w))
+        for resource, _ in option.taken:
+            if resource in sold:
+                uses.setdefault((option.task, resource, w), []).append((o, w))
     cells = list(uses)
     m.v_on_purchase = Var(cells, within=Binary)
     m.c_on_purchase = Constraint(
@@ -300,9 +302,9 @@ def _add_alone(ctx: Context, cells: list[Cell]) -> None:
         rule=lambda m, t, w: sum(m.v_on_purchase[t, r, w] for r in by_stretch[t, w]) <= 1,
     )
     others = [
-        (t, r, w, o) for t, r, w in cells for o, v in m.uses_of_cell[t, w] if spec.options[o].resource != r
+        (t, r, w, o) for t, r, w in cells for o, v in m.uses_of_cell[t, w] if not spec.options[o].nodes_of(r)
     ]
-    region = {r: next(o.region for o in spec.options if o.resource == r) for _, r, _ in cells}
+    region = {r: next(o.region for o in spec.options if o.nodes_of(r)) for _, r, _ in cells}
     m.c_purchase_comes_first = Constraint(
         [cell for cell in others if (cell[3], cell[2]) in m.v_runs_on],
         rule=lambda m, t, r, w, o: m.v_on_purchase[t, r, w] + m.v_runs_on[o, w] <= 1,

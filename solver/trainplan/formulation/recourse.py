@@ -98,8 +98,9 @@ def _add_waits(ctx: Context, recourse: Recourse) -> None:
     m, spec = ctx.m, ctx.inputs.spec
     of_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for o, w in m.USES:
-        if max(recourse.wait_days.get(spec.options[o].resource, (0.0,))) > 0.0:
-            of_place.setdefault((spec.options[o].task, spec.options[o].resource), []).append((o, w))
+        for resource, _ in spec.options[o].taken:
+            if max(recourse.wait_days.get(resource, (0.0,))) > 0.0:
+                of_place.setdefault((spec.options[o].task, resource), []).append((o, w))
     m.v_fresh = Var(list(of_place), within=UnitInterval)
     asked = [(*place, *use) for place, uses in of_place.items() for use in uses]
     m.c_fresh = Constraint(
@@ -186,7 +187,7 @@ def _add_node_time(ctx: Context, recourse: Recourse) -> None:
     """No scenario has more node-time than the ceiling on nodes leaves it until its end."""
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     most = spec.max_nodes
-    taken = [(o, spec.options[o].nodes / most) for o in m.RUN if spec.options[o].nodes] if most < inf else []
+    taken = [(o, n / most) for o in m.RUN if most < inf and (n := spec.options[o].all_nodes)]
 
     def used(s: int) -> Any:
         own = sum(
@@ -268,14 +269,14 @@ def _charge_overruns(ctx: Context, recourse: Recourse) -> None:
     """Nodes rented on when a purchase has ended."""
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     bought = {r: [k for k, p in enumerate(spec.products) if p.resource == r] for r in recourse.overrun_usd}
-    used = {r: [use for use in m.USES if spec.options[use[0]].resource == r] for r in bought}
+    used = {r: [use for use in m.USES if spec.options[use[0]].nodes_of(r)] for r in bought}
     sold = [r for r in bought if bought[r] and used[r]]
-    unit = {r: max(spec.options[o].nodes for o, _ in used[r]) for r in sold}
+    unit = {r: max(spec.options[o].nodes_of(r) for o, _ in used[r]) for r in sold}
     m.v_overrun = Var(sold, m.SCENARIOS, within=NonNegativeReals)
 
     def node_time(r: int, s: int) -> Any:
         return sum(
-            spec.options[o].nodes
+            spec.options[o].nodes_of(r)
             / unit[r]
             * (
                 _told(recourse.time_factor[o][s] * inputs.time(spec.options[o].work_days)) * m.v_share[o, w]
@@ -368,16 +369,15 @@ def _add_budget(ctx: Context, recourse: Recourse, beyond: list[float]) -> None:
     cost = ctx.total(charge for charge in ctx.ledger if charge.planned)
     daily_usd = sum(usd for _, usd in spec.programme_daily) + spec.delay_usd_per_day
     daily = inputs.money(daily_usd * inputs.days_per_unit)
-    committed = [o for o in m.RUN if spec.options[o].resource in recourse.overrun_usd]
     for s in m.SCENARIOS:
         usd_factor = max(
             1.0, *(recourse.usd_factor[o][s] * max(recourse.time_factor[o][s], 1.0) for o in m.RUN)
         )
         overruns: dict[int, float] = {}
-        for o in committed:
+        for o in m.RUN:
             option = spec.options[o]
             days = recourse.time_factor[o][s] * option.work_days + option.setup_days * len(m.windows_of[o])
-            usd = recourse.overrun_usd[option.resource] * option.nodes * days
+            usd = days * sum(recourse.overrun_usd.get(r, 0.0) * nodes for r, nodes in option.taken)
             overruns[option.task] = max(overruns.get(option.task, 0.0), usd)
         most = (usd_factor - 1.0) * budget + daily * beyond[s] + inputs.money(sum(overruns.values()))
         body = cost + m.e_added[s] - most * m.v_missed[s]

@@ -4,11 +4,11 @@ What runs at the same time in a window is bounded only through orders and big-M 
 while binaries are fractions. Node-time says much: within a window, over a purchase, and until the end,
 
 .. math::
-    \sum_{o: r(o)=r} N_o \tau_{ow} \le H_{rw} L_w,\qquad
-    \sum_{o: r(o)=r} \sum_w N_o \tau_{ow} \le \sum_{k \in r} (L_k - \tau_r) y_k
+    \sum_o N_{or} \tau_{ow} \le H_{rw} L_w,\qquad
+    \sum_o \sum_w N_{or} \tau_{ow} \le \sum_{k \in r} (L_k - \tau_r) y_k
 
-    \sum_{o: r(o)=r} \sum_w N_o \tau_{ow} \le \max_w H_{rw} F,\qquad
-    \sum_o \sum_w N_o \tau_{ow} \le N^{max} F
+    \sum_o \sum_w N_{or} \tau_{ow} \le \max_w H_{rw} F,\qquad
+    \sum_{o,r} \sum_w N_{or} \tau_{ow} \le N^{max} F
 
 with :math:`\tau_{ow} = D_o x_{ow} + S_o s_{ow}`. And with :math:`E_t` the end of a task, which takes its
 stretches one after the other and follows its predecessors,
@@ -40,8 +40,9 @@ def _add_node_time(ctx: Context) -> None:
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     by_resource: dict[int, list[Use]] = {}
     for o, w in m.USES:
-        if spec.options[o].nodes:
-            by_resource.setdefault(spec.options[o].resource, []).append((o, w))
+        for resource, nodes in spec.options[o].taken:
+            if nodes:
+                by_resource.setdefault(resource, []).append((o, w))
     limited = {
         r: uses
         for r, uses in by_resource.items()
@@ -56,25 +57,27 @@ def _add_node_time(ctx: Context) -> None:
     m.c_node_time = Constraint(
         list(cells),
         rule=lambda m, r, w: (
-            _node_time(ctx, cells[r, w], spec.resources[r].held_nodes[w]) <= inputs.length(w)
+            _node_time(ctx, cells[r, w], spec.resources[r].held_nodes[w], r) <= inputs.length(w)
         ),
     )
     most = {r: max(spec.resources[r].held_nodes) for r in limited}
     m.c_node_time_until_end = Constraint(
         [r for r in limited if 0.0 < most[r] < inf],
-        rule=lambda m, r: _node_time(ctx, limited[r], most[r]) <= m.v_finish,
+        rule=lambda m, r: _node_time(ctx, limited[r], most[r], r) <= m.v_finish,
     )
     if any(limit.name == "resources.max_nodes" for limit in ctx.limits) and not spec.soft_limits:
-        everything = [use for uses in by_resource.values() for use in uses]
+        everything = list(dict.fromkeys(use for uses in by_resource.values() for use in uses))
         # Node-time is divided by the horizon, so that the slack, which is in nodes, is never worth too little.
         horizon = inputs.time(spec.windows[-1][1])
         body = _node_time(ctx, everything, horizon) - spec.max_nodes / horizon * m.v_finish
         ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
 
 
-def _node_time(ctx: Context, uses: list[Use], unit_nodes: float) -> Any:
+def _node_time(ctx: Context, uses: list[Use], unit_nodes: float, resource: int | None = None) -> Any:
+    """Node-time on a resource, or on all of them."""
     options = ctx.inputs.spec.options
-    return sum(options[o].nodes / unit_nodes * ctx.m.e_time[o, w] for o, w in uses)
+    nodes = {o: options[o].all_nodes if resource is None else options[o].nodes_of(resource) for o, _ in uses}
+    return sum(nodes[o] / unit_nodes * ctx.m.e_time[o, w] for o, w in uses)
 
 
 def _add_bought_time(ctx: Context) -> None:
@@ -82,14 +85,14 @@ def _add_bought_time(ctx: Context) -> None:
     products: dict[int, list[int]] = {}
     for k, product in enumerate(spec.products):
         products.setdefault(product.resource, []).append(k)
-    uses = {r: [(o, w) for o, w in m.USES if spec.options[o].resource == r] for r in products}
+    uses = {r: [(o, w) for o, w in m.USES if spec.options[o].nodes_of(r)] for r in products}
 
     def within(m: object, r: int) -> object:
         tail = spec.resources[r].unusable_tail_days
         bought = sum(
             inputs.time(max(spec.products[k].days - tail, 0.0)) * ctx.m.v_bought[k] for k in products[r]
         )
-        return _node_time(ctx, uses[r], 1.0) <= bought
+        return _node_time(ctx, uses[r], 1.0, r) <= bought
 
     m.c_bought_time = Constraint([r for r in products if uses[r]], rule=within)
 

@@ -39,7 +39,7 @@ def launch_words(plan: Plan, segment: Segment) -> str:
     spares = f" + {segment.spare_nodes} spare" if segment.spare_nodes else ""
     nodes = "node" if segment.nodes + segment.spare_nodes == 1 else "nodes"
     return (
-        f"{segment.task}: {segment.nodes}{spares} {nodes} of {segment.pool} "
+        f"{wording.task_words(segment)}: {segment.nodes}{spares} {nodes} of {segment.pool} "
         f"({accelerators} x {segment.accelerator}), {segment.mode}, "
         f"{wording.moment(plan, segment.start_s)} to {wording.moment(plan, segment.end_s)}, "
         f"{wording.layout_words(segment.layout)}"

@@ -146,7 +146,7 @@ def _trials(plan: Plan) -> Table:
 def _segment_row(plan: Plan, index: int, segment: Segment) -> tuple[str, ...]:
     return (
         str(index),
-        segment.task,
+        wording.task_words(segment),
         segment.pool,
         str(segment.nodes),
         wording.layout_words(segment.layout),

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import cast, get_args
 
 from trainplan_models.dimensions import DimensionName
-from trainplan_models.plan import Layout, Plan
+from trainplan_models.plan import Layout, Plan, Segment
 from trainplan_models.units import format_quantity
 
 DAY_S = 86_400.0
@@ -57,6 +57,11 @@ def moment(plan: Plan, at_s: float) -> str:
         return day
     when = datetime.fromisoformat(plan.start) + timedelta(seconds=at_s)
     return f"{when:%Y-%m-%d %H:%M} ({day})"
+
+
+def task_words(segment: Segment) -> str:
+    """The task of a segment, with what its nodes do of it where others do the rest."""
+    return f"{segment.task} ({' and '.join(segment.roles)})" if segment.roles else segment.task
 
 
 def layout_words(layout: Layout) -> str:

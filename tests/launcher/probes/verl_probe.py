@@ -19,10 +19,12 @@ def main() -> None:
     """Compose every unit given."""
     found = find_spec("verl")
     assert found is not None and found.origin is not None
-    folder = Path(found.origin).parent / "trainer" / "config"
+    verl = Path(found.origin).parent
     results: list[Any] = []
-    with initialize_config_dir(str(folder), version_base=None):
-        for unit in json.loads(sys.argv[1]):
+    for unit in json.loads(sys.argv[1]):
+        ahead = unit["config"].startswith("one_step_off")
+        folder = verl / ("experimental/one_step_off_policy" if ahead else "trainer") / "config"
+        with initialize_config_dir(str(folder), version_base=None):
             try:
                 config = compose(config_name=unit["config"], overrides=unit["overrides"])
                 results.append(OmegaConf.to_container(config, resolve=False))

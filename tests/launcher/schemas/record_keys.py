@@ -20,7 +20,7 @@ SOURCES = {
     "megatron": "megatron-core 0.19.2 (BSD-3-Clause), megatron.training.arguments",
     "trl": "trl 1.16.0 and transformers 5.24.0 (Apache-2.0), arguments of the sft, dpo and reward scripts",
     "accelerate": "accelerate 1.15.0 (Apache-2.0), ClusterConfig and the arguments of accelerate launch",
-    "verl": "verl 0.9.1 (Apache-2.0), trainer/config",
+    "verl": "verl 0.9.1 (Apache-2.0), trainer/config and experimental/one_step_off_policy/config",
     "torchtitan": "torchtitan 0.3.0 (BSD-3-Clause), training, parallelism and checkpoint configuration",
     "maxtext": "maxtext 0.2.5 (Apache-2.0), configs/types.py",
 }
@@ -103,14 +103,17 @@ def verl() -> Any:
 
     origin = find_spec("verl")
     assert origin is not None and origin.origin is not None
-    found = {}
-    with initialize_config_dir(str(Path(origin.origin).parent / "trainer" / "config"), version_base=None):
-        for name, overrides in (
-            ("ppo_trainer", []),
-            ("ppo_megatron_trainer", []),
-            ("sft_trainer_engine/fsdp", []),
-            ("sft_trainer_engine/megatron", ["engine=megatron", "optim=megatron"]),
-        ):
+    found, trainer = {}, Path(origin.origin).parent / "trainer" / "config"
+    ahead = Path(origin.origin).parent / "experimental" / "one_step_off_policy" / "config"
+    for folder, name, overrides in (
+        (trainer, "ppo_trainer", []),
+        (trainer, "ppo_megatron_trainer", []),
+        (trainer, "sft_trainer_engine/fsdp", []),
+        (trainer, "sft_trainer_engine/megatron", ["engine=megatron", "optim=megatron"]),
+        (ahead, "one_step_off_ppo_trainer", [f"hydra.searchpath=[file://{trainer}]"]),
+        (ahead, "one_step_off_ppo_megatron_trainer", [f"hydra.searchpath=[file://{trainer}]"]),
+    ):
+        with initialize_config_dir(str(folder), version_base=None):
             config = OmegaConf.to_container(compose(name.split("/")[0], overrides=overrides), resolve=False)
             found[name] = sorted(_dotted(config))
     return found
