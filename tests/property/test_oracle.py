@@ -24,7 +24,7 @@ from tests.property.rules import Review, nodes_of
 from trainplan import problem
 from trainplan.aggregate import Aggregate
 from trainplan.highs import Session
-from trainplan.problem import Charges, ProblemSpec
+from trainplan.problem import Charges, Option, ProblemSpec
 from trainplan.solve import Decision, Outcome, Solver
 from trainplan.thin import thinned
 
@@ -190,9 +190,13 @@ def in_currency(spec: ProblemSpec, factor: float) -> ProblemSpec:
     def charges(amounts: Charges) -> Charges:
         return tuple((category, usd * factor) for category, usd in amounts)
 
+    def converted(o: Option) -> Option:
+        beside = tuple(replace(part, daily=charges(part.daily)) for part in o.beside)
+        return replace(o, daily=charges(o.daily), once=charges(o.once), beside=beside)
+
     return replace(
         spec,
-        options=tuple(replace(o, daily=charges(o.daily), once=charges(o.once)) for o in spec.options),
+        options=tuple(map(converted, spec.options)),
         resources=tuple(replace(r, usd_per_node_day=r.usd_per_node_day * factor) for r in spec.resources),
         products=tuple(replace(p, usd_per_node=p.usd_per_node * factor) for p in spec.products),
         datasets=tuple(
