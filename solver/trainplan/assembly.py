@@ -10,6 +10,7 @@ from trainplan import calendar_windows, regional
 from trainplan.candidate_cache import CandidateCache
 from trainplan.candidates import NearMiss
 from trainplan.options import Detail, OptionMaker
+from trainplan.precedence import fewest_chains
 from trainplan.problem import (
     Charges,
     Option,
@@ -17,7 +18,6 @@ from trainplan.problem import (
     Product,
     Resource,
     TaskSpec,
-    fewest_chains,
 )
 from trainplan.products import products
 from trainplan.screening import Screening

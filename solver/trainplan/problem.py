@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
 
+from trainplan.precedence import antichains, fewest_chains, first_antichains, maximal_antichains
 from trainplan_models.costs import PRICED
-
-if TYPE_CHECKING:
-    import networkx
 
 MOST_GROUPS = 200
 """Sets of tasks side by side that are looked at one by one."""
@@ -89,11 +86,12 @@ class Option:
     """(resource, nodes) of each resource it takes nodes of, its own first."""
 
     def __post_init__(self) -> None:
-        parts = (self.daily, *(part.daily for part in self.beside))
-        object.__setattr__(self, "daily_usd", sum(usd for daily in parts for _, usd in daily))
+        usd = sum(usd for _, usd in self.daily)
         nodes = {self.resource: self.nodes}
         for part in self.beside:
+            usd += sum(usd for _, usd in part.daily)
             nodes[part.resource] = nodes.get(part.resource, 0) + part.nodes
+        object.__setattr__(self, "daily_usd", usd)
         object.__setattr__(self, "taken", tuple(nodes.items()))
         object.__setattr__(self, "once_usd", sum(usd for _, usd in self.once))
 
@@ -320,86 +318,3 @@ class ProblemSpec:
     def side_by_side(self) -> tuple[tuple[int, ...], ...]:
         """All sets of tasks that may run at the same time, single tasks included."""
         return antichains([task.predecessors for task in self.tasks])
-
-
-def first_antichains(predecessors: list[tuple[int, ...]], most: int) -> tuple[tuple[int, ...], ...] | None:
-    """As ``antichains``; None where there are ``most`` or more."""
-    if len(predecessors) == 1:
-        return ((0,),)
-    from itertools import islice
-
-    import networkx
-
-    found = list(islice(networkx.enumerate_all_cliques(_unordered(predecessors)), most))
-    if len(found) >= most:
-        return None
-    return tuple(sorted((tuple(sorted(clique)) for clique in found), key=lambda c: (len(c), c)))
-
-
-def fewest_chains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """A partition of a directed acyclic graph into as few chains as there are (Dilworth's theorem).
-
-    Args:
-        predecessors: direct predecessors of each node.
-    """
-    count = len(predecessors)
-    if count == 1:
-        return ((0,),)
-    import networkx
-
-    ordered: networkx.DiGraph[int] = networkx.DiGraph()
-    ordered.add_nodes_from(range(count))
-    ordered.add_edges_from((p, node) for node, before in enumerate(predecessors) for p in before)
-    pairs: networkx.Graph[tuple[str, int]] = networkx.Graph()
-    pairs.add_nodes_from(("before", node) for node in range(count))
-    pairs.add_edges_from(
-        (("before", a), ("after", b)) for a, b in networkx.transitive_closure_dag(ordered).edges
-    )
-    matched = networkx.bipartite.maximum_matching(pairs, [("before", node) for node in range(count)])
-    follows = {a[1]: b[1] for a, b in matched.items() if a[0] == "before"}
-    firsts = sorted(set(range(count)) - set(follows.values()))
-    found = []
-    for first in firsts:
-        chain = [first]
-        while chain[-1] in follows:
-            chain.append(follows[chain[-1]])
-        found.append(tuple(chain))
-    return tuple(found)
-
-
-def antichains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """All sets of pairwise unordered nodes of a directed acyclic graph, smallest first.
-
-    Args:
-        predecessors: direct predecessors of each node.
-    """
-    if len(predecessors) == 1:
-        return ((0,),)
-    import networkx
-
-    cliques = networkx.enumerate_all_cliques(_unordered(predecessors))
-    return tuple(sorted((tuple(sorted(clique)) for clique in cliques), key=lambda c: (len(c), c)))
-
-
-def maximal_antichains(predecessors: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Maximal sets of pairwise unordered nodes of a directed acyclic graph.
-
-    Args:
-        predecessors: direct predecessors of each node.
-    """
-    if len(predecessors) == 1:
-        return ((0,),)
-    import networkx
-
-    cliques = networkx.find_cliques(_unordered(predecessors))
-    return tuple(sorted(tuple(sorted(clique)) for clique in cliques))
-
-
-def _unordered(predecessors: list[tuple[int, ...]]) -> networkx.Graph[int]:
-    """Which nodes are before or after none of the others they are joined with."""
-    import networkx
-
-    ordered: networkx.DiGraph[int] = networkx.DiGraph()
-    ordered.add_nodes_from(range(len(predecessors)))
-    ordered.add_edges_from((p, node) for node, before in enumerate(predecessors) for p in before)
-    return networkx.complement(networkx.transitive_closure_dag(ordered).to_undirected())

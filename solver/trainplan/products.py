@@ -73,8 +73,10 @@ def products(
     once: dict[int, list[Product]] = {}
     stretches: dict[int, int] = {}
     for number, resource in enumerate(resources):
+        if not resource.committed:
+            continue
         mine = [option for option in options if option.nodes_of(number)]
-        if not resource.committed or not mine:
+        if not mine:
             continue
         most = int(
             min(max(option.nodes_of(number) for option in mine) * side_by_side, resource.most_at_once_nodes)

@@ -76,7 +76,8 @@ def _undominated(
     daily = _daily_usd(spec, mine)
     once = np.array([o.once_usd for o in options])
     nodes = np.array([float(o.all_nodes) for o in options])
-    grant = np.array([[o.hours_of(r) for r in _grants(spec)] or [0.0] for o in options])
+    grants = [number for number, resource in enumerate(spec.resources) if resource.grant_hours < inf]
+    grant = np.array([[o.hours_of(r) for r in grants] or [0.0] for o in options])
     cloud = np.array([spec.cloud_once_usd.get(o.cloud, 0.0) for o in options])
     stands_in = _stands_in(spec, mine)
     order = np.argsort(work * (daily.min(axis=1) + held_low) + low, kind="stable")
@@ -109,38 +110,46 @@ def _undominated(
 def _daily_usd(spec: ProblemSpec, mine: list[int]) -> Floats:
     """Cost of a day at work by option and window; one column where no price changes."""
     changes = any(spec.resources[r].price_factor for n in mine for r, _ in spec.options[n].taken)
-    windows = range(len(spec.windows)) if changes else range(1)
-    return np.array([[spec.daily_usd_in(n, w) for w in windows] for n in mine])
+    if not changes:
+        return np.array([[spec.options[n].daily_usd] for n in mine])
+    return np.array([[spec.daily_usd_in(n, w) for w in range(len(spec.windows))] for n in mine])
 
 
 def _stands_in(spec: ProblemSpec, mine: list[int]) -> Any:
     """For an option, which others its resources and nodes are never scarcer than."""
     taken = [dict(spec.options[n].taken) for n in mine]
-    numbers = sorted({r for one in taken for r in one})
-    held = {r: np.array(spec.resources[r].held_nodes) for r in numbers}
-    for r in numbers:
-        held[r][list(spec.resources[r].frozen)] = 0.0
-    nodes = np.array([[one.get(r, 0) for r in numbers] for one in taken])
-    there = np.array([np.all([n <= held[r] for r, n in one.items()], axis=0) for one in taken])
+    place = {r: number for number, r in enumerate(sorted({r for one in taken for r in one}))}
+    held = np.array([spec.resources[r].held_nodes for r in place])
+    for r, number in place.items():
+        held[number, list(spec.resources[r].frozen)] = 0.0
+    rows, at, counts = np.array(
+        [(row, place[r], count) for row, one in enumerate(taken) for r, count in one.items()]
+    ).T
+    nodes = np.zeros((len(place), len(mine)), dtype=int)
+    nodes[at, rows] = counts
+    there = np.ones((len(mine), held.shape[1]), dtype=bool)
+    np.logical_and.at(there, rows, counts[:, None] <= held[at])
     soft = {option for limit in spec.soft_limits for option in limit.amounts}
-    limited = {r for r in numbers if spec.resources[r].committed or spec.resources[r].grant_hours < inf}
-    scarce = np.array([n in soft or bool(limited & one.keys()) for n, one in zip(mine, taken, strict=True)])
-    shared = len(spec.tasks) > 1
-    finite = np.array([any(np.isfinite(held[r]).any() for r in one) for one in taken])
+    limited = {r for r in place if spec.resources[r].committed or spec.resources[r].grant_hours < inf}
+    ends = (
+        {r for r, number in place.items() if np.isfinite(held[number]).any()}
+        if len(spec.tasks) > 1
+        else set()
+    )
+    scarce = [n in soft or not (limited | ends).isdisjoint(one) for n, one in zip(mine, taken, strict=True)]
 
     def others(a: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         # No more nodes of any resource: what limits this one limits the other at least as much.
-        same = (nodes[a] <= nodes).all(axis=1)
-        if scarce[a] or (shared and finite[a]):
+        first, *more = (place[r] for r in taken[a])
+        same = nodes[first, a] <= nodes[first]
+        for r in more:
+            same &= nodes[r, a] <= nodes[r]
+        if scarce[a]:
             return np.asarray(same)
         # Wherever the other can run, this one can too.
         return np.asarray(same | (there[a] | ~there).all(axis=1))
 
     return others
-
-
-def _grants(spec: ProblemSpec) -> list[int]:
-    return [number for number, resource in enumerate(spec.resources) if resource.grant_hours < inf]
 
 
 def _place(spec: ProblemSpec, task: int, region: int) -> _Place:

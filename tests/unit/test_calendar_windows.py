@@ -4,7 +4,8 @@ import pytest
 
 from trainplan.assembly import assemble
 from trainplan.calendar_windows import freezes, windows
-from trainplan.problem import MOST_GROUPS, antichains, fewest_chains, first_antichains
+from trainplan.precedence import antichains, fewest_chains, first_antichains
+from trainplan.problem import MOST_GROUPS
 from trainplan.sites import find_sites
 from trainplan_models.base import InputError
 from trainplan_models.case import Case
