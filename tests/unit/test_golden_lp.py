@@ -168,6 +168,13 @@ SPECS: dict[str, ProblemSpec] = {
         max_nodes=3.0,
     ),
     "tightening-chain": spec(3, tuple(map(option, range(3))), tasks=CHAIN),
+    "exclusion": spec(
+        3,
+        (option(0), option(0, nodes=4), option(1, 1), option(2), option(2, 1, nodes=3)),
+        tasks=(TaskSpec("a"), TaskSpec("b", (0,)), TaskSpec("c", release_days=10.0)),
+        resources=(*spec(1, ()).resources, limited((3.0, 2.0, 4.0))),
+        max_nodes=5.0,
+    ),
     "recourse": spec(
         2,
         (option(0), option(0, 1), option(1)),

@@ -7,6 +7,7 @@ from trainplan.formulation import (
     billing,
     capacity,
     commitments,
+    exclusion,
     goals,
     placement,
     programme,
@@ -32,6 +33,7 @@ BLOCKS = (
     billing.add,
     programme.add,
     tightening.add,
+    exclusion.add,
     recourse.add,
     goals.add,
 )
@@ -62,6 +64,7 @@ def build_aggregate(inputs: Inputs) -> Context:
         billing.add,
         programme.add,
         tightening.add,
+        exclusion.add,
         goals.add,
     ):
         block(ctx)

@@ -7,10 +7,11 @@ while binaries are fractions. Node-time says much: within a window, over a purch
     \sum_{o: r(o)=r} N_o \tau_{ow} \le H_{rw} L_w,\qquad
     \sum_{o: r(o)=r} \sum_w N_o \tau_{ow} \le \sum_{k \in r} (L_k - \tau_r) y_k
 
-    \sum_{o: r(o)=r} \sum_w N_o \tau_{ow} \le \max_w H_{rw} F,\qquad
-    \sum_o \sum_w N_o \tau_{ow} \le N^{max} F
+    \sum_{o: r(o)=r} \sum_{v \ge w} N_o \tau_{ov} \le \max_{v \ge w} H_{rv} \rho_w(F),\qquad
+    \sum_o \sum_{v \ge w} N_o \tau_{ov} \le N^{max} \rho_w(F)
 
-with :math:`\tau_{ow} = D_o x_{ow} + S_o s_{ow}`. And with :math:`E_t` the end of a task, which takes its
+with :math:`\tau_{ow} = D_o x_{ow} + S_o s_{ow}` and :math:`\rho_w(F)` the time left from the start of a
+window on (see ``exclusion``). And with :math:`E_t` the end of a task, which takes its
 stretches one after the other and follows its predecessors,
 
 .. math::
@@ -23,6 +24,7 @@ from math import inf
 from typing import Any
 
 from trainplan.formulation.context import Context
+from trainplan.formulation.exclusion import time_left
 from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
 
 Use = tuple[int, int]
@@ -59,17 +61,31 @@ def _add_node_time(ctx: Context) -> None:
             _node_time(ctx, cells[r, w], spec.resources[r].held_nodes[w]) <= inputs.length(w)
         ),
     )
-    most = {r: max(spec.resources[r].held_nodes) for r in limited}
+    most = {(r, w): max(spec.resources[r].held_nodes[w:]) for r in limited for w in _froms(ctx)}
     m.c_node_time_until_end = Constraint(
-        [r for r in limited if 0.0 < most[r] < inf],
-        rule=lambda m, r: _node_time(ctx, limited[r], most[r]) <= m.v_finish,
+        [(r, w) for r, w in most if 0.0 < most[r, w] < inf and any(v >= w for _, v in limited[r])],
+        rule=lambda m, r, w: (
+            _node_time(ctx, [use for use in limited[r] if use[1] >= w], most[r, w]) <= time_left(ctx, w)
+        ),
     )
     if any(limit.name == "resources.max_nodes" for limit in ctx.limits) and not spec.soft_limits:
         everything = [use for uses in by_resource.values() for use in uses]
         # Node-time is divided by the horizon, so that the slack, which is in nodes, is never worth too little.
         horizon = inputs.time(spec.windows[-1][1])
-        body = _node_time(ctx, everything, horizon) - spec.max_nodes / horizon * m.v_finish
-        ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
+        for w in _froms(ctx):
+            later = [use for use in everything if use[1] >= w]
+            if later:
+                body = _node_time(ctx, later, horizon) - spec.max_nodes / horizon * time_left(ctx, w)
+                ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
+
+
+def _froms(ctx: Context) -> list[int]:
+    """Windows from whose start to the end of the programme node-time is limited.
+
+    In wide problems, whose windows are many and short, these rows would be as many and long.
+    """
+    windows: list[int] = ctx.m.WINDOWS
+    return windows[:1] if ctx.inputs.spec.wide else windows
 
 
 def _node_time(ctx: Context, uses: list[Use], unit_nodes: float) -> Any:

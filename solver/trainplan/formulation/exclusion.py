@@ -1,0 +1,139 @@
+r"""Rows that follow from the others for whole numbers: options that cannot run at the same time take turns.
+
+Where :math:`C` nodes are there, an option with more than :math:`C - k` of them runs beside none that has
+:math:`k` or more; two with more than :math:`C / 2` never run side by side. For a chain :math:`c` of the
+precedence, whose tasks follow each other anyway, a number of nodes :math:`k` and
+
+.. math::
+    E_{ck} = \{o: t(o) \in c,\ N_o \ge k\} \cup \{o: t(o) \notin c,\ N_o > \max(C - k, C / 2)\}
+
+what is in :math:`E_{ck}` runs one after the other, within a window and from its start to the end of the
+programme:
+
+.. math::
+    \sum_{o \in E_{ck}} \tau_{ow} \le L_w,\qquad
+    \sum_{v \ge w} \sum_{o \in E_{ck}} \tau_{ov} \le \rho_w(F)
+
+with :math:`\tau_{ow}` the time in use. :math:`\rho_w` is the time left from the start of a window on:
+:math:`F - B_w` where no plan ends before :math:`B_w`, which is known from the fastest option of each task,
+:math:`F^{min}` at the earliest; else the line over :math:`\max(0, F - B_w)`,
+
+.. math::
+    \rho_w(F) = (F - F^{min}) \frac{H - B_w}{H - F^{min}}
+
+Of the :math:`k` that give the same options of the other chains the smallest says all that the others do.
+Where a limit may be loosened, a node more sets its rows free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from trainplan.formulation.context import Context
+from trainplan.pyomo_core import Constraint
+
+Use = tuple[int, int]
+"""(option, window)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Uses that run one after the other, between the start of a window and its end or the programme's."""
+
+    uses: tuple[Use, ...]
+    window: int
+    to_the_end: bool
+    chains: int
+    """From how many chains they are."""
+
+
+def add(ctx: Context) -> None:
+    """Adds the rows where tasks of several chains share nodes."""
+    spec = ctx.inputs.spec
+    if spec.width == 1:
+        return
+    working = [use for use in ctx.m.USES if spec.options[use[0]].nodes]
+    of_resource: dict[int, list[Use]] = {}
+    for use in working:
+        of_resource.setdefault(spec.options[use[0]].resource, []).append(use)
+    shared: list[_Turns] = []
+    for number, uses in of_resource.items():
+        resource = spec.resources[number]
+        if not resource.committed and max(resource.held_nodes) < inf:
+            shared += _turns(ctx, uses, resource.held_nodes)
+    ctx.m.c_take_turns = Constraint(
+        range(len(shared)), rule=lambda m, i: _time(ctx, shared[i]) <= _room(ctx, shared[i])
+    )
+    if spec.max_nodes < inf and not spec.soft_limits:
+        for turns in _turns(ctx, working, [spec.max_nodes] * len(spec.windows)):
+            above = (turns.chains - 1) * ctx.inputs.time(spec.windows[-1][1])
+            body = (_time(ctx, turns) - _room(ctx, turns)) / above
+            ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
+
+
+def earliest_end_days(ctx: Context) -> float:
+    """Before which no plan ends: every task by its fastest option, as soon as what it follows is done."""
+    spec = ctx.inputs.spec
+    ends: dict[int, float] = {}
+    waiting = list(range(len(spec.tasks)))
+    while waiting:
+        task = next(t for t in waiting if ends.keys() >= set(spec.tasks[t].predecessors))
+        waiting.remove(task)
+        begin = max([spec.tasks[task].release_days, *(ends[p] for p in spec.tasks[task].predecessors)])
+        known = {o for o, _ in ctx.m.uses_of_task[task]}
+        least = min((spec.options[o].work_days + spec.options[o].setup_days for o in known), default=0.0)
+        # Of work that may be stretched there may also be none.
+        ends[task] = 0.0 if spec.tasks[task].scalable else begin + least
+    return max(ends.values())
+
+
+def time_left(ctx: Context, window: int) -> Any:
+    """The time from the start of a window to the end of the programme, or more."""
+    m, inputs = ctx.m, ctx.inputs
+    start, horizon = inputs.start(window), inputs.time(inputs.spec.windows[-1][1])
+    earliest = min(inputs.time(earliest_end_days(ctx)), horizon)
+    if start <= earliest:
+        return m.v_finish - start
+    return (m.v_finish - earliest) * ((horizon - start) / (horizon - earliest))
+
+
+def _time(ctx: Context, turns: _Turns) -> Any:
+    return sum(ctx.m.e_time[use] for use in turns.uses)
+
+
+def _room(ctx: Context, turns: _Turns) -> Any:
+    return time_left(ctx, turns.window) if turns.to_the_end else ctx.inputs.length(turns.window)
+
+
+def _turns(ctx: Context, uses: list[Use], nodes: Sequence[float]) -> Iterator[_Turns]:
+    """What takes turns where so many nodes are there in each window."""
+    for window in ctx.m.WINDOWS:
+        here = [use for use in uses if use[1] == window]
+        yield from _among(ctx, here, nodes[window], window, to_the_end=False)
+        if not ctx.inputs.spec.wide:
+            later = [use for use in uses if use[1] >= window]
+            yield from _among(ctx, later, max(nodes[window:]), window, to_the_end=True)
+
+
+def _among(ctx: Context, uses: list[Use], nodes: float, window: int, *, to_the_end: bool) -> Iterator[_Turns]:
+    spec = ctx.inputs.spec
+    chain_of = {t: c for c, chain in enumerate(spec.chains) for t in chain}
+    of_chain: dict[int, list[Use]] = {}
+    for use in uses:
+        of_chain.setdefault(chain_of[spec.options[use[0]].task], []).append(use)
+    sets: set[frozenset[Use]] = set()
+    for chain, mine in of_chain.items():
+        others = [use for c, theirs in of_chain.items() if c != chain for use in theirs]
+        known = 0
+        for least in sorted({spec.options[o].nodes for o, _ in mine}):
+            large = [use for use in others if spec.options[use[0]].nodes > max(nodes - least, nodes / 2.0)]
+            if len(large) > known:
+                known = len(large)
+                sets.add(frozenset(large).union(use for use in mine if spec.options[use[0]].nodes >= least))
+    for one in sorted(map(sorted, sets)):
+        if not any(other > frozenset(one) for other in sets):
+            chains = {chain_of[spec.options[o].task] for o, _ in one}
+            yield _Turns(tuple(one), window, to_the_end, len(chains))
