@@ -51,14 +51,17 @@ class Solver:
         time_limit_s: float = 60.0,
         options: Collection[int] | None = None,
         gap_frac: float = GAP_FRAC,
+        loose: Collection[int] = (),
     ) -> None:
         self.spec = spec
         self.gap_frac = gap_frac
+        self.search_ties = True
+        """Whether the second goal may change choices, or settles only what they leave open."""
         self.x: Array | None = None
         """The last solution for the first goal."""
         self.session = session
         self.time_limit_s = time_limit_s
-        self.inputs: Inputs = scale(spec, options)
+        self.inputs: Inputs = scale(spec, options, loose)
         self.ctx: Context = build(self.inputs)
         self.compiled: Compiled = compile_model(self.ctx.m)
         self.model = self.compiled.model
@@ -93,6 +96,7 @@ class Solver:
         closed: Callable[[int], bool] | None = None,
         limits: dict[str, float] | None = None,
         two_goals: bool = True,
+        start: Array | None = None,
     ) -> Outcome:
         """Solves the problem.
 
@@ -100,6 +104,7 @@ class Solver:
             closed: options (by number) that may not be used.
             limits: new values in case units for limits of the case, e.g. ``{"deadline": 35.0}``.
             two_goals: whether to break ties by the second goal.
+            start: a solution to start from.
 
         Raises:
             KeyError: the problem has no limit of that name.
@@ -107,7 +112,7 @@ class Solver:
         """
         started = time.monotonic()
         changes = self.changes(closed, limits)
-        first = self._first(changes, limits, whole=closed is None)
+        first = self._first(replace(changes, start=start), limits, whole=closed is None)
         if first.x is None:
             state: State = "infeasible" if first.status == "infeasible" else "no-answer"
             return self._outcome(state, None, first, started)
@@ -235,15 +240,15 @@ class Solver:
             self.session.load(self.model)
         return self.session.solve(request, time_limit_s or self.time_limit_s, grace_s)
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request, time_limit_s: float | None = None) -> Answer:
         """As ``ask``, to the gap of a plan; what is called infeasible is so without presolve as well."""
         options = {"mip_rel_gap": self.gap_frac} | request.options
-        answer = self.ask(replace(request, options=options))
+        answer = self.ask(replace(request, options=options), time_limit_s)
         if answer.status in ("infeasible", "infeasible-or-unbounded"):
             # HiGHS has called feasible models infeasible in presolve; the user is told only when
             # the answer stands without it.
             again = replace(request, options=options | {"presolve": "off"})
-            answer = self.ask(again)
+            answer = self.ask(again, time_limit_s)
         return answer
 
     def _polish(self, changes: Request, answer: Answer, cost: Array, offset: float) -> Answer:
@@ -277,8 +282,8 @@ class Solver:
         before = float(second_cost @ best.x) + offset
         value = best.objective - self.model.offset
         tied = self._tied(changes, value + 1e-6 * max(1.0, abs(value)))
-        answer = self.answer(tied)
-        if answer.x is not None and answer.objective is not None:
+        answer = self.answer(tied) if self.search_ties else best
+        if self.search_ties and answer.x is not None and answer.objective is not None:
             gain = before - answer.objective
             if gain > WORTHWHILE_FRAC * max(abs(before), 1e-3):
                 # Nothing of the first goal is given away that these choices do not need.
@@ -300,7 +305,7 @@ class Solver:
         bound, gap = np.nan, np.inf
         if first.objective is not None and first.bound is not None:
             gap = abs(first.objective - first.bound) / max(abs(first.objective), 1e-9)
-            bound = self._goal_in_case_units(first.bound)
+            bound = self.goal_in_case_units(first.bound)
         return Outcome(
             state,
             decision,
@@ -313,7 +318,8 @@ class Solver:
             first.version,
         )
 
-    def _goal_in_case_units(self, value: float) -> float:
+    def goal_in_case_units(self, value: float) -> float:
+        """A value of the first goal in USD, days or stretch."""
         if self.spec.question == "fastest":
             return value * self.inputs.days_per_unit
         return -value if self.spec.question == "most-tokens" else value * self.inputs.usd_per_unit

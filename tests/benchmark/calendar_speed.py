@@ -96,13 +96,13 @@ def cpu_s() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def measure(name: str, seed: int) -> None:
+def measure(name: str, seed: int, limit_s: float) -> None:
     """Plans one programme."""
     case = PROGRAMMES[name](seed)
     spec = assemble(case, builtin()).spec
     pools = len({r.pool for r in spec.resources if r.pool})
     started, cpu = time.monotonic(), cpu_s()
-    found = plan(case, builtin(), time_limit_s=LIMITS_S[name], compare=False, promise=False)
+    found = plan(case, builtin(), time_limit_s=limit_s, compare=False, promise=False)
     taken, cpu = time.monotonic() - started, cpu_s() - cpu
     print(
         f"{name} seed {seed}: {len(spec.tasks)} tasks, {pools} pools, {len(spec.windows)} windows, "
@@ -119,10 +119,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(PROGRAMMES))
     parser.add_argument("--seed", type=int, nargs="*", default=[0])
+    parser.add_argument("--time-limit", type=float, help="in seconds, in place of the programme's own")
     asked = parser.parse_args()
     for name in asked.names or list(PROGRAMMES):
         for seed in asked.seed:
-            measure(name, seed)
+            measure(name, seed, asked.time_limit or LIMITS_S[name])
 
 
 if __name__ == "__main__":

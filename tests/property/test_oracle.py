@@ -17,6 +17,7 @@ from tests.property.rules import Review
 
 from trainplan import problem
 from trainplan.aggregate import Aggregate
+from trainplan.bounding import Bounder
 from trainplan.highs import Session
 from trainplan.problem import Charges, ProblemSpec
 from trainplan.solve import Decision, Outcome, Solver
@@ -302,6 +303,25 @@ def test_the_bound_without_a_calendar_is_a_bound(session: Session, seed: int) ->
     decision = Solver(spec, session).solve().decision
     assert decision is not None
     assert decision.finish_days <= aggregate.latest_end_days(decision.usd) * (1 + 1e-6) + 1e-6
+
+
+@standard(80)
+@given(seeds, st.integers(0, 2**9 - 1))
+def test_a_bound_over_options_without_whole_numbers_is_a_bound(
+    session: Session, seed: int, whole: int
+) -> None:
+    spec = random_problem(seed)
+    best = optimum(spec)
+    if best is None:
+        return
+    every = range(len(spec.options))
+    bounder = Bounder(spec, session, [o for o in every if whole >> o & 1], every, GAP_FRAC)
+    for answer in (bounder.relaxed(10.0), bounder.searched(bounder.solver, 10.0)):
+        proven = bounder.goal(answer)
+        note(f"search {best}, bound {proven} ({answer.status})")
+        assert proven is not None
+        better = proven - best if spec.question == "most-tokens" else best - proven
+        assert better >= -1e-6 * max(1.0, abs(best))
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def add(ctx: Context) -> None:
     spec = ctx.inputs.spec
     if spec.width == 1:
         return
-    working = [use for use in ctx.m.USES if spec.options[use[0]].nodes]
+    working = [use for use in [*ctx.m.USES, *ctx.m.LOOSE] if spec.options[use[0]].nodes]
     of_resource: dict[int, list[Use]] = {}
     for use in working:
         of_resource.setdefault(spec.options[use[0]].resource, []).append(use)
@@ -128,7 +128,7 @@ def _among(ctx: Context, uses: list[Use], nodes: float, window: int, *, to_the_e
     for chain, mine in of_chain.items():
         others = [use for c, theirs in of_chain.items() if c != chain for use in theirs]
         known = 0
-        for least in sorted({spec.options[o].nodes for o, _ in mine}):
+        for least in sorted({spec.options[o].nodes for o, w in mine if (o, w) in ctx.inputs.uses}):
             large = [use for use in others if spec.options[use[0]].nodes > max(nodes - least, nodes / 2.0)]
             if len(large) > known:
                 known = len(large)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from trainplan.formulation import loose
 from trainplan.formulation.context import Context
 from trainplan.formulation.exclusion import time_left
 from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
@@ -41,7 +42,7 @@ def add(ctx: Context) -> None:
 def _add_node_time(ctx: Context) -> None:
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     by_resource: dict[int, list[Use]] = {}
-    for o, w in m.USES:
+    for o, w in [*m.USES, *m.LOOSE]:
         if spec.options[o].nodes:
             by_resource.setdefault(spec.options[o].resource, []).append((o, w))
     limited = {
@@ -98,7 +99,7 @@ def _add_bought_time(ctx: Context) -> None:
     products: dict[int, list[int]] = {}
     for k, product in enumerate(spec.products):
         products.setdefault(product.resource, []).append(k)
-    uses = {r: [(o, w) for o, w in m.USES if spec.options[o].resource == r] for r in products}
+    uses = {r: [(o, w) for o, w in [*m.USES, *m.LOOSE] if spec.options[o].resource == r] for r in products}
 
     def within(m: object, r: int) -> object:
         tail = spec.resources[r].unusable_tail_days
@@ -119,7 +120,7 @@ def _add_ends(ctx: Context) -> None:
         within=NonNegativeReals,
         bounds=(0.0, inputs.time(horizon_days)),
     )
-    lasts = {t: sum(m.e_time[use] for use in m.uses_of_task[t]) for t in tasks}
+    lasts = {t: sum(m.e_time[use] for use in m.uses_of_task[t]) + loose.setup_time(ctx, t) for t in tasks}
     m.c_ends_after_release = Constraint(
         tasks, rule=lambda m, t: m.v_ends[t] >= inputs.time(spec.tasks[t].release_days) + lasts[t]
     )
