@@ -20,6 +20,8 @@ from trainplan.solve import Array, Solver
 
 MOST_LOOSE = 60_000
 """Pairs of an option and a window that are looked at without whole numbers."""
+MOST_LOOSE_WIDE = 120_000
+"""As ``MOST_LOOSE``, where they are looked at once and nothing is searched."""
 WITHOUT_PLANS = {"mip_heuristic_effort": 0.0}
 """What uses loose options is no plan, so none are looked for."""
 
@@ -67,9 +69,9 @@ class Bounder:
         """What an answer proves, in the unit of the question; None where it proves nothing."""
         return None if answer.bound is None else self.solver.goal_in_case_units(answer.bound)
 
-    def used(self, x: Array) -> set[int]:
-        """Loose options that a solution uses."""
-        return {option for option, columns in self._of_option.items() if x[columns].sum() > 1e-6}
+    def used(self, x: Array, least_frac: float = 1e-6) -> set[int]:
+        """Loose options that do so much of their task in a solution."""
+        return {option for option, columns in self._of_option.items() if x[columns].sum() > least_frac}
 
     def added(self, answer: Answer) -> dict[int, float]:
         """What doing a whole task by an option would add to the best value of the relaxation."""

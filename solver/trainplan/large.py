@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil, inf, isnan
 
 from trainplan.aggregate import Aggregate, is_large
-from trainplan.bounding import MOST_LOOSE, Bounder
+from trainplan.bounding import MOST_LOOSE, MOST_LOOSE_WIDE, Bounder
 from trainplan.fixing import carried
 from trainplan.greedy import Board, by_task, columns_of, filled
 from trainplan.highs import Session
@@ -51,6 +51,8 @@ PLAN_SHARE = 0.4
 """Of the time left, what looking for a plan may take."""
 PLAN_GAP_FRAC = 2e-3
 LEAST_S = 1.0
+WORTHWHILE_SHARE = 0.05
+"""An option that does less of its task in the relaxation is not tried in a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ def solve_large(
         solver = Solver(spec, session, time_limit_s, single)
         return Found(solver.solve(), solver, single)
     if spec.wide:
-        near = _near(whole, session, left_s, tell)
-        return replace(near, outcome=_proven(spec, near, whole.bound, started))
+        near, bound, over_all = _wide(whole, tuple(options), session, left_s, tell)
+        return replace(near, outcome=_proven(spec, near, bound, started, over_all=over_all))
     best = _first(whole, session, left_s, tell)
     if best.outcome.decision is None:
         return replace(best, outcome=_proven(spec, best, whole.bound, started))
@@ -202,6 +204,46 @@ def _first(
     return found
 
 
+def _wide(
+    whole: Aggregate,
+    options: tuple[int, ...],
+    session: Session,
+    left_s: Callable[[], float],
+    tell: Callable[[str], None],
+) -> tuple[Found, float, bool]:
+    """A plan made better part by part, a bound, and whether that is the one of the calendar.
+
+    Nothing is searched for the bound: with whole numbers the limits of wide problems are stricter than they are.
+    """
+    spec, bound = whole.spec, whole.bound
+    near = _near(whole, session, left_s, tell)
+    if near.outcome.decision is None:
+        return near, bound, False
+    over = cut_off(spec, whole.latest_end_days(near.outcome.decision.usd))
+    if len(options) * len(over.windows) > MOST_LOOSE_WIDE or left_s() <= LEAST_S:
+        return near, bound, False
+    tell(f"bounding over {len(options):,} options, {len(over.windows)} windows")
+    bounder = Bounder(over, session, (), options, GAP_FRAC)
+    relaxed = bounder.relaxed(max(left_s(), LEAST_S))
+    proven = bounder.goal(relaxed)
+    if proven is None or relaxed.x is None:
+        return near, bound, False
+    bound = _tighter(spec, bound, proven)
+    known, left = near.solver, left_s()
+    if _gap_frac(spec, near.outcome, bound) <= GAP_FRAC or left <= LEAST_S or known.x is None:
+        return near, bound, True
+    wanted = tuple(sorted({*bounder.used(relaxed.x, WORTHWHILE_SHARE), *_used(near.outcome)}))
+    tell(f"improving the plan: {len(wanted):,} options")
+    solver = Solver(known.spec, session, left, wanted)
+    answer = improve(
+        solver, carried(known.x, known.compiled, solver.compiled), time.monotonic() + max(left_s() - 5.0, 1.0)
+    )
+    if answer is None:
+        return near, bound, True
+    found = Found(solver.outcome_of(answer), solver, wanted)
+    return (found if _better(spec, found.outcome, near.outcome) else near), bound, True
+
+
 def _near(
     whole: Aggregate, session: Session, left_s: Callable[[], float], tell: Callable[[str], None]
 ) -> Found:
@@ -221,7 +263,7 @@ def _near(
     used = tuple(sorted({*board.options, *whole.few_options(1)}))
     solver = Solver(board.spec, session, max(left_s(), 1.0), used)
     tell(f"improving a first plan: {len(used):,} options, {len(board.spec.windows)} windows")
-    answer = improve(solver, columns_of(board, solver), time.monotonic() + left_s() / 2.0)
+    answer = improve(solver, columns_of(board, solver), time.monotonic() + left_s() / 3.0)
     if answer is None:
         return Found(solver.solve(), solver, used)
     return Found(solver.outcome_of(answer), solver, used)

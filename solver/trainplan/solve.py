@@ -131,6 +131,7 @@ class Solver:
         """
         started = time.monotonic()
         best = self._polish(Request(), answer, self._cost[0], self.model.offset)
+        self.x = best.x
         return self._outcome("feasible", self._read(best), replace(answer, bound=None), started)
 
     def least_excess(self, name: str, *, closed: Callable[[int], bool] | None = None) -> float | None:

@@ -343,3 +343,7 @@ def test_chains_in_place_of_sets_give_plans_that_hold(session: Session, seed: in
     assert best is not None
     assert value_of(spec, outcome.decision) >= best * (1 - 1e-6) - 1e-6
     check_rules(spec, outcome.decision)
+    bounder = Bounder(spec, session, (), range(len(spec.options)), GAP_FRAC)
+    proven = bounder.goal(bounder.relaxed(10.0))
+    assert proven is not None
+    assert proven <= best * (1 + 1e-6) + 1e-6

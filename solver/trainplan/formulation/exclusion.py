@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, log2
 from typing import Any
 
 from trainplan.formulation.context import Context
@@ -37,6 +37,8 @@ from trainplan.pyomo_core import Constraint
 
 Use = tuple[int, int]
 """(option, window)."""
+MOST_WINDOWS = 20
+"""With more, rows from each of them to the end of the programme are too many and too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,12 @@ def earliest_end_days(ctx: Context) -> float:
     return max(ends.values())
 
 
+def windows_to_the_end(ctx: Context) -> list[int]:
+    """Windows from whose start to the end of the programme there are rows; where they are many, the first only."""
+    windows: list[int] = ctx.m.WINDOWS
+    return windows if len(windows) <= MOST_WINDOWS else windows[:1]
+
+
 def time_left(ctx: Context, window: int) -> Any:
     """The time from the start of a window to the end of the programme, or more."""
     m, inputs = ctx.m, ctx.inputs
@@ -113,7 +121,7 @@ def _turns(ctx: Context, uses: list[Use], nodes: Sequence[float]) -> Iterator[_T
     for window in ctx.m.WINDOWS:
         here = [use for use in uses if use[1] == window]
         yield from _among(ctx, here, nodes[window], window, to_the_end=False)
-        if not ctx.inputs.spec.wide:
+        if window in windows_to_the_end(ctx):
             later = [use for use in uses if use[1] >= window]
             yield from _among(ctx, later, max(nodes[window:]), window, to_the_end=True)
 
@@ -128,7 +136,9 @@ def _among(ctx: Context, uses: list[Use], nodes: float, window: int, *, to_the_e
     for chain, mine in of_chain.items():
         others = [use for c, theirs in of_chain.items() if c != chain for use in theirs]
         known = 0
-        for least in sorted({spec.options[o].nodes for o, w in mine if (o, w) in ctx.inputs.uses}):
+        whole = {spec.options[o].nodes for o, w in mine if (o, w) in ctx.inputs.uses}
+        # Loose options have too many numbers of nodes to look at each.
+        for least in sorted(whole or {2**k for k in range(int(log2(max(nodes, 1.0))) + 1)}):
             large = [use for use in others if spec.options[use[0]].nodes > max(nodes - least, nodes / 2.0)]
             if len(large) > known:
                 known = len(large)

@@ -25,7 +25,7 @@ from typing import Any
 
 from trainplan.formulation import loose
 from trainplan.formulation.context import Context
-from trainplan.formulation.exclusion import time_left
+from trainplan.formulation.exclusion import time_left, windows_to_the_end
 from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
 
 Use = tuple[int, int]
@@ -62,7 +62,7 @@ def _add_node_time(ctx: Context) -> None:
             _node_time(ctx, cells[r, w], spec.resources[r].held_nodes[w]) <= inputs.length(w)
         ),
     )
-    most = {(r, w): max(spec.resources[r].held_nodes[w:]) for r in limited for w in _froms(ctx)}
+    most = {(r, w): max(spec.resources[r].held_nodes[w:]) for r in limited for w in windows_to_the_end(ctx)}
     m.c_node_time_until_end = Constraint(
         [(r, w) for r, w in most if 0.0 < most[r, w] < inf and any(v >= w for _, v in limited[r])],
         rule=lambda m, r, w: (
@@ -73,20 +73,11 @@ def _add_node_time(ctx: Context) -> None:
         everything = [use for uses in by_resource.values() for use in uses]
         # Node-time is divided by the horizon, so that the slack, which is in nodes, is never worth too little.
         horizon = inputs.time(spec.windows[-1][1])
-        for w in _froms(ctx):
+        for w in windows_to_the_end(ctx):
             later = [use for use in everything if use[1] >= w]
             if later:
                 body = _node_time(ctx, later, horizon) - spec.max_nodes / horizon * time_left(ctx, w)
                 ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
-
-
-def _froms(ctx: Context) -> list[int]:
-    """Windows from whose start to the end of the programme node-time is limited.
-
-    In wide problems, whose windows are many and short, these rows would be as many and long.
-    """
-    windows: list[int] = ctx.m.WINDOWS
-    return windows[:1] if ctx.inputs.spec.wide else windows
 
 
 def _node_time(ctx: Context, uses: list[Use], unit_nodes: float) -> Any:
