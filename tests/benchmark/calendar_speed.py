@@ -87,7 +87,7 @@ PROGRAMMES = {
 }
 
 
-LIMITS_S = {"8x90": 60.0, "8x90-bought": 60.0, "30x180": 120.0}
+LIMITS_S = {"8x90": 60.0, "8x90-bought": 60.0, "30x180": 240.0}
 
 
 def cpu_s() -> float:

@@ -144,6 +144,6 @@ def _among(ctx: Context, uses: list[Use], nodes: float, window: int, *, to_the_e
                 known = len(large)
                 sets.add(frozenset(large).union(use for use in mine if spec.options[use[0]].nodes >= least))
     for one in sorted(map(sorted, sets)):
-        if not any(other > frozenset(one) for other in sets):
-            chains = {chain_of[spec.options[o].task] for o, _ in one}
+        chains = {chain_of[spec.options[o].task] for o, _ in one}
+        if len(chains) > 1 and not any(other > frozenset(one) for other in sets):
             yield _Turns(tuple(one), window, to_the_end, len(chains))
