@@ -127,6 +127,14 @@ class Aggregate:
         """
         return self._chosen(lambda ranked: _chosen(self.spec, ranked, factor))
 
+    def options_by(self, added: Mapping[int, float]) -> tuple[int, ...]:
+        """Options worth a column, by what each would add to a value."""
+        spec, kept = self.spec, set[int]()
+        for task in range(len(spec.tasks)):
+            mine = [o for o in added if spec.options[o].task == task]
+            kept |= _chosen(spec, sorted(mine, key=lambda o: (added[o], spec.options[o].key)), 1.0)
+        return tuple(sorted(kept))
+
     def few_options(self, count: int) -> tuple[int, ...]:
         """The best few options of every task, the best that leaves room for as many others, and the fastest."""
         options = self.spec.options

@@ -71,6 +71,14 @@ def _without(
     return found
 
 
+def carried(x: Array, known: Compiled, compiled: Compiled) -> Array:
+    """A solution of one model in the columns of another, which are 0 where the first has none of that name."""
+    found = np.zeros(len(compiled.model.cost))
+    for name, column in compiled.columns.items():
+        found[column] = known.value(x, name)
+    return found
+
+
 def merged(changes: Request, columns: Array, values: Array) -> tuple[Array, Array, Array]:
     """Columns and bounds of ``changes`` with further columns fixed at ``values``."""
     bounds: dict[int, tuple[float, float]] = {}

@@ -63,6 +63,18 @@ class Compiled:
         column = self.columns.get(name)
         return 0.0 if column is None else float(x[column])
 
+    def vector(self, expression: Any) -> tuple[np.ndarray[Any, np.dtype[Any]], float]:
+        """Coefficient of each column in a linear expression of the Pyomo model, and its constant."""
+        from trainplan.pyomo_core import generate_standard_repn
+
+        repn = generate_standard_repn(expression)
+        found = np.zeros(len(self.model.cost))
+        for variable, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
+            column = self.columns.get(variable.name)
+            if column is not None:
+                found[column] += coefficient
+        return found, float(repn.constant)
+
 
 def compile_model(model: ConcreteModel) -> Compiled:
     """Compiles a Pyomo model with one active objective.

@@ -7,7 +7,7 @@ the decision independent of the currency.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import inf
 
@@ -34,6 +34,8 @@ class Inputs:
     """(option, window) -> the largest share of its task the option can do in the window."""
     most_scale: float
     """Largest stretch of the scalable tasks; 1 unless tokens are maximised."""
+    loose: tuple[tuple[int, int], ...] = ()
+    """(option, window) that can be used, of options without whole numbers (see ``formulation.loose``)."""
 
     def money(self, usd: float) -> float:
         """USD in solver units."""
@@ -54,7 +56,7 @@ class Inputs:
         return self.time(self.spec.windows[window][0])
 
 
-def scale(spec: ProblemSpec, options: Collection[int] | None = None) -> Inputs:
+def scale(spec: ProblemSpec, options: Collection[int] | None = None, loose: Collection[int] = ()) -> Inputs:
     """States a problem in solver units.
 
     Options that cannot matter (see ``LEAST_SHARE`` and ``DEAREST_FACTOR``) get no columns.
@@ -62,6 +64,7 @@ def scale(spec: ProblemSpec, options: Collection[int] | None = None) -> Inputs:
     Args:
         spec: the problem.
         options: the options that get columns; all when absent. Units do not depend on them.
+        loose: options beside them that get columns without whole numbers.
     """
     wanted = range(len(spec.options)) if options is None else sorted(options)
     horizon_days = spec.windows[-1][1]
@@ -73,14 +76,26 @@ def scale(spec: ProblemSpec, options: Collection[int] | None = None) -> Inputs:
     usd_per_unit = _reference_usd(spec, cheapest, fastest_days) / TARGET_MONEY
     days_per_unit = max(fastest_days, horizon_days / 100.0, 1e-6) / TARGET_TIME
     most_scale = _most_scale(spec)
-    uses: dict[tuple[int, int], float] = {}
-    for number in wanted:
-        option = spec.options[number]
-        if option.work_days * spec.cheapest_daily_usd(number) > DEAREST_FACTOR * cheapest[option.task] > 0.0:
-            continue
-        for window, reach in _reaches(spec, option, most_scale):
-            uses[number, window] = reach
-    return Inputs(spec, usd_per_unit, days_per_unit, uses, most_scale)
+
+    def uses_of(numbers: Iterable[int]) -> dict[tuple[int, int], float]:
+        uses: dict[tuple[int, int], float] = {}
+        for number in numbers:
+            o = spec.options[number]
+            if o.work_days * spec.cheapest_daily_usd(number) <= DEAREST_FACTOR * cheapest[o.task] or (
+                cheapest[o.task] <= 0.0
+            ):
+                uses |= {(number, window): reach for window, reach in _reaches(spec, o, most_scale)}
+        return uses
+
+    free = tuple(uses_of(sorted(set(loose).difference(wanted))))
+    return Inputs(spec, usd_per_unit, days_per_unit, uses_of(wanted), most_scale, free)
+
+
+def share_without_setup(spec: ProblemSpec, option: int, window: int, most_scale: float) -> float:
+    """Largest share of its task an option can do in a window in which it is not set up."""
+    o, (start_days, end_days) = spec.options[option], spec.windows[window]
+    most = most_scale if spec.tasks[o.task].scalable else 1.0
+    return most if o.work_days == 0.0 else min(most, (end_days - start_days) / o.work_days)
 
 
 def _reaches(spec: ProblemSpec, option: Option, most_scale: float) -> list[tuple[int, float]]:

@@ -53,14 +53,17 @@ class Solver:
         time_limit_s: float = 60.0,
         options: Collection[int] | None = None,
         gap_frac: float = GAP_FRAC,
+        loose: Collection[int] = (),
     ) -> None:
         self.spec = spec
         self.gap_frac = gap_frac
+        self.search_ties = True
+        """Whether the second goal may change choices, or settles only what they leave open."""
         self.x: Array | None = None
         """The last solution for the first goal."""
         self.session = session
         self.time_limit_s = time_limit_s
-        self.inputs: Inputs = scale(spec, options)
+        self.inputs: Inputs = scale(spec, options, loose)
         self.ctx: Context = build(self.inputs)
         self.compiled: Compiled = compile_model(self.ctx.m)
         self.model = self.compiled.model
@@ -73,15 +76,7 @@ class Solver:
 
     def _vectors(self) -> tuple[Array, Array, float]:
         """Objective vectors of the two goals; the second read off the model's own expressions."""
-        from trainplan.pyomo_core import generate_standard_repn
-
-        second = np.zeros(len(self.model.cost))
-        repn = generate_standard_repn(goals(self.ctx)[1])
-        for variable, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
-            column = self.compiled.columns.get(variable.name)
-            if column is not None:
-                second[column] += coefficient
-        return self.model.cost, second, float(repn.constant)
+        return self.model.cost, *self.compiled.vector(goals(self.ctx)[1])
 
     @property
     def usd_vector(self) -> tuple[Array, float]:
@@ -95,6 +90,7 @@ class Solver:
         closed: Callable[[int], bool] | None = None,
         limits: dict[str, float] | None = None,
         two_goals: bool = True,
+        start: Array | None = None,
     ) -> Outcome:
         """Solves the problem.
 
@@ -102,6 +98,7 @@ class Solver:
             closed: options (by number) that may not be used.
             limits: new values in case units for limits of the case, e.g. ``{"deadline": 35.0}``.
             two_goals: whether to break ties by the second goal.
+            start: a solution to start from.
 
         Raises:
             KeyError: the problem has no limit of that name.
@@ -109,7 +106,7 @@ class Solver:
         """
         started = time.monotonic()
         changes = self.changes(closed, limits)
-        first = self._first(changes, limits, started, whole=closed is None)
+        first = self._first(replace(changes, start=start), limits, started, whole=closed is None)
         if first.x is None:
             state: State = "infeasible" if first.status == "infeasible" else "no-answer"
             return self._outcome(state, None, first, started)
@@ -128,6 +125,7 @@ class Solver:
         """
         started = time.monotonic()
         best = self._polish(Request(), answer, self._cost[0], self.model.offset)
+        self.x = best.x
         return self._outcome("feasible", self._read(best), replace(answer, bound=None), started)
 
     def least_excess(self, name: str, *, closed: Callable[[int], bool] | None = None) -> float | None:
@@ -285,8 +283,8 @@ class Solver:
         before = float(second_cost @ best.x) + offset
         value = best.objective - self.model.offset
         tied = self._tied(changes, value + 1e-6 * max(1.0, abs(value)))
-        answer = self.answer(tied, time_limit_s)
-        if answer.x is not None and answer.objective is not None:
+        answer = self.answer(tied, time_limit_s) if self.search_ties else best
+        if self.search_ties and answer.x is not None and answer.objective is not None:
             gain = before - answer.objective
             if gain > WORTHWHILE_FRAC * max(abs(before), 1e-3):
                 # Nothing of the first goal is given away that these choices do not need.
@@ -385,13 +383,8 @@ class Solver:
         return self.compiled.value(x, name) > 0.5
 
     def _ledger_usd(self, x: Array) -> float:
-        from trainplan.pyomo_core import generate_standard_repn
-
-        repn = generate_standard_repn(self.ctx.m.e_cost)
-        total = float(repn.constant)
-        for variable, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
-            total += coefficient * self.compiled.value(x, variable.name)
-        return total * self.inputs.usd_per_unit
+        usd, offset = self.compiled.vector(self.ctx.m.e_cost)
+        return (offset + float(usd @ x)) * self.inputs.usd_per_unit
 
 
 def _key(limits: dict[str, float] | None) -> tuple[tuple[str, float], ...]:

@@ -86,7 +86,9 @@ def test_screening_finds_the_plan_that_all_options_give(resources: str) -> None:
     assert found.outcome.decision is not None
     assert found.outcome.decision.usd >= whole.bound * (1.0 - 1e-6)
     assert found.outcome.decision.usd <= whole.decision.usd * (1.0 + large.GAP_FRAC + 1e-6)
-    assert "over all options" in found.outcome.scope
+    assert found.outcome.bound <= whole.decision.usd * (1.0 + 1e-6)
+    assert found.outcome.gap_frac <= large.GAP_FRAC
+    assert f"all {len(spec.options):,} options" in found.outcome.scope
 
 
 def test_a_calendar_cut_off_keeps_what_is_before_it() -> None:

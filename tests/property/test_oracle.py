@@ -23,6 +23,7 @@ from tests.property.rules import Review, nodes_of
 
 from trainplan import problem
 from trainplan.aggregate import Aggregate
+from trainplan.bounding import Bounder
 from trainplan.highs import Session
 from trainplan.problem import Charges, Option, ProblemSpec
 from trainplan.solve import Decision, Outcome, Solver
@@ -335,6 +336,25 @@ def test_the_bound_without_a_calendar_is_a_bound(session: Session, seed: int) ->
     assert decision.finish_days <= aggregate.latest_end_days(decision.usd) * (1 + 1e-6) + 1e-6
 
 
+@standard(80)
+@given(seeds, st.integers(0, 2**9 - 1))
+def test_a_bound_over_options_without_whole_numbers_is_a_bound(
+    session: Session, seed: int, whole: int
+) -> None:
+    spec = random_problem(seed)
+    best = optimum(spec)
+    if best is None:
+        return
+    every = range(len(spec.options))
+    bounder = Bounder(spec, session, [o for o in every if whole >> o & 1], every, GAP_FRAC)
+    for answer in (bounder.relaxed(10.0), bounder.searched(bounder.solver, 10.0)):
+        proven = bounder.goal(answer)
+        note(f"search {best}, bound {proven} ({answer.status})")
+        assert proven is not None
+        better = proven - best if spec.question == "most-tokens" else best - proven
+        assert better >= -1e-6 * max(1.0, abs(best))
+
+
 @pytest.fixture
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than no set of tasks side by side is too many."""
@@ -354,3 +374,7 @@ def test_chains_in_place_of_sets_give_plans_that_hold(session: Session, seed: in
     assert best is not None
     assert value_of(spec, outcome.decision) >= best * (1 - 1e-6) - 1e-6
     check_rules(spec, outcome.decision)
+    bounder = Bounder(spec, session, (), range(len(spec.options)), GAP_FRAC)
+    proven = bounder.goal(bounder.relaxed(10.0))
+    assert proven is not None
+    assert proven <= best * (1 + 1e-6) + 1e-6

@@ -175,6 +175,13 @@ SPECS: dict[str, ProblemSpec] = {
         max_nodes=3.0,
     ),
     "tightening-chain": spec(3, tuple(map(option, range(3))), tasks=CHAIN),
+    "exclusion": spec(
+        3,
+        (option(0), option(0, nodes=4), option(1, 1), option(2), option(2, 1, nodes=3)),
+        tasks=(TaskSpec("a"), TaskSpec("b", (0,)), TaskSpec("c", release_days=10.0)),
+        resources=(*spec(1, ()).resources, limited((3.0, 2.0, 4.0))),
+        max_nodes=5.0,
+    ),
     "recourse": spec(
         2,
         (option(0), option(0, 1), option(1)),
@@ -207,6 +214,22 @@ SPECS: dict[str, ProblemSpec] = {
         programme_once=(("security", 40.0),),
     ),
 }
+LOOSE = {"loose": (1, 2, 3)}
+"""Options without whole numbers."""
+SPECS["loose"] = spec(
+    2,
+    (
+        option(0),
+        option(0, nodes=4, once=(("migration", 60.0),), cloud="one"),
+        option(0, region=1),
+        option(1, 1, work_days=30.0),
+    ),
+    tasks=(TaskSpec("a"), TaskSpec("b", (0,), scalable=True)),
+    resources=(*spec(1, ()).resources, limited((inf, inf), "spot", price_factor=(1.0, 0.6))),
+    windows=DAY_WINDOWS[:2],
+    cloud_once_usd={"one": 75.0},
+    question="most-tokens",
+)
 SPECS["recourse-turns"] = spec(
     2,
     (option(0), option(1, 1)),
@@ -265,9 +288,10 @@ def rows(m: ConcreteModel) -> list[Any]:
     return list(m.component_data_objects(Constraint, active=True))
 
 
-def added_by(module: str, inputs_of: ProblemSpec) -> ConcreteModel:
+def added_by(module: str, inputs_of: ProblemSpec, loose: tuple[int, ...]) -> ConcreteModel:
     """The model with only the rows of one module's blocks, and their charges as objective."""
-    ctx = Context(scale(inputs_of))
+    whole = sorted(set(range(len(inputs_of.options))) - set(loose))
+    ctx = Context(scale(inputs_of, whole, loose))
     charges: list[Any] = []
     for block in BLOCKS:
         before, ledger = {id(row) for row in rows(ctx.m)}, len(ctx.ledger)
@@ -294,7 +318,9 @@ def normalised(text: str) -> str:
 
 def lp_of(name: str, tmp_path: Path) -> str:
     path = tmp_path / "model.lp"
-    added_by(name.split("-")[0], SPECS[name]).write(str(path), io_options={"symbolic_solver_labels": True})
+    added_by(name.split("-")[0], SPECS[name], LOOSE.get(name, ())).write(
+        str(path), io_options={"symbolic_solver_labels": True}
+    )
     return normalised(path.read_text(encoding="utf-8"))
 
 

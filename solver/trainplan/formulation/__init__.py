@@ -7,7 +7,9 @@ from trainplan.formulation import (
     billing,
     capacity,
     commitments,
+    exclusion,
     goals,
+    loose,
     placement,
     programme,
     recourse,
@@ -30,8 +32,10 @@ BLOCKS = (
     placement.add,
     storage.add,
     billing.add,
+    loose.add,
     programme.add,
     tightening.add,
+    exclusion.add,
     recourse.add,
     goals.add,
 )
@@ -62,6 +66,7 @@ def build_aggregate(inputs: Inputs) -> Context:
         billing.add,
         programme.add,
         tightening.add,
+        exclusion.add,
         goals.add,
     ):
         block(ctx)

@@ -26,7 +26,7 @@ def add(ctx: Context) -> None:
     """Adds the charges of use and the limits of grants."""
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     windows_of: dict[int, list[int]] = {}
-    for option, window in inputs.uses:
+    for option, window in [*m.USES, *m.LOOSE]:
         windows_of.setdefault(option, []).append(window)
     for option, windows in windows_of.items():
         o = spec.options[option]
@@ -37,7 +37,8 @@ def add(ctx: Context) -> None:
             used_time = sum(m.e_time[option, w] for w in at)
             for category, usd in daily:
                 ctx.charge(category, o.task, inputs.money(usd * inputs.days_per_unit) * used_time)
-    once = [o for o in windows_of if spec.options[o].once_usd > 0.0]
+    whole = {o for o, _ in m.USES}
+    once = [o for o in windows_of if o in whole and spec.options[o].once_usd > 0.0]
     m.v_chosen = Var(once, within=UnitInterval)
     m.c_chosen = Constraint(
         [(o, w) for o in once for w in windows_of[o]], rule=lambda m, o, w: m.v_chosen[o] >= m.v_used[o, w]
@@ -67,7 +68,7 @@ def _add_grants(ctx: Context) -> None:
     for number, resource in enumerate(spec.resources):
         if resource.grant_hours == inf:
             continue
-        uses = [(o, w) for o, w in inputs.uses if spec.options[o].nodes_of(number)]
+        uses = [(o, w) for o, w in [*m.USES, *m.LOOSE] if spec.options[o].nodes_of(number)]
         if not uses:
             continue
         hours_per_unit = max(resource.grant_hours, 1.0) / 100.0

@@ -101,7 +101,9 @@ def _stock_rows(
 
 def _ceiling_rows(ctx: Context, groups: tuple[Group, ...]) -> list[tuple[Group, int]]:
     m, spec = ctx.m, ctx.inputs.spec
-    m.largest = {cell: max(spec.options[o].all_nodes for o, _ in m.uses_of_cell[cell]) for cell in m.CELLS}
+    m.largest = {
+        cell: max((spec.options[o].all_nodes for o, _ in m.uses_of_cell[cell]), default=0) for cell in m.CELLS
+    }
     return sorted(
         (group, window)
         for window in m.WINDOWS

@@ -27,7 +27,7 @@ from trainplan.pyomo_core import Binary, Constraint, UnitInterval, Var
 def add(ctx: Context) -> None:
     """Adds ``v_in``, ``v_first``, ``v_last`` and the traffic between regions."""
     m, spec = ctx.m, ctx.inputs.spec
-    places = sorted({(spec.options[o].task, spec.options[o].region) for o, _ in ctx.inputs.uses})
+    places = sorted({(spec.options[o].task, spec.options[o].region) for o, _ in [*m.USES, *m.LOOSE]})
     m.PLACES = places
     of_task: dict[int, list[int]] = {}
     for task, region in places:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainplan.formulation import loose
 from trainplan.formulation.context import Context
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
@@ -35,7 +36,7 @@ from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 def add(ctx: Context) -> None:
     """Adds ``v_active``, ``v_begin``, ``v_finish`` and their order."""
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
-    cells = sorted({(spec.options[o].task, w) for o, w in inputs.uses})
+    cells = sorted({(spec.options[o].task, w) for o, w in [*m.USES, *m.LOOSE]})
     m.CELLS = cells
     m.v_active = Var(cells, within=Binary)
     m.v_begin = Var(cells, within=NonNegativeReals, bounds=lambda _, t, w: (0.0, inputs.length(w)))
@@ -46,6 +47,7 @@ def add(ctx: Context) -> None:
         in_cell[spec.options[option].task, window].append((option, window))
     m.uses_of_cell = in_cell
     m.e_length = {cell: sum(m.e_time[use] for use in in_cell[cell]) for cell in cells}
+    loose.add_lengths(ctx)
     m.c_use_needs_active = Constraint(
         m.USES, rule=lambda m, o, w: m.v_used[o, w] <= m.v_active[spec.options[o].task, w]
     )

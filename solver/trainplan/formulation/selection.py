@@ -18,7 +18,7 @@ otherwise it is set up: ``s``.
 from __future__ import annotations
 
 from trainplan.formulation.context import Context
-from trainplan.inputs import Inputs
+from trainplan.inputs import share_without_setup
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 LEAST_GAIN = 1e-7
@@ -33,8 +33,11 @@ def add(ctx: Context) -> None:
     m.TASKS = list(range(len(spec.tasks)))
     m.WINDOWS = list(range(len(spec.windows)))
     runs_on = [(o, w) for o, w in uses if (o, w - 1) in inputs.uses]
-    most = inputs.uses | {use: _share_without_setup(inputs, *use) for use in runs_on}
-    m.v_share = Var(uses, within=NonNegativeReals, bounds=lambda _, o, w: (0.0, most[o, w]))
+    m.LOOSE = list(inputs.loose)
+    most = inputs.uses | {
+        (o, w): share_without_setup(spec, o, w, inputs.most_scale) for o, w in [*runs_on, *m.LOOSE]
+    }
+    m.v_share = Var([*uses, *m.LOOSE], within=NonNegativeReals, bounds=lambda _, o, w: (0.0, most[o, w]))
     m.v_used = Var(uses, within=Binary)
     m.v_runs_on = Var(runs_on, within=Binary)
     least_scale = 0.0 if spec.question == "most-tokens" else 1.0
@@ -49,7 +52,7 @@ def add(ctx: Context) -> None:
 
     m.c_share_needs_use = Constraint(uses, rule=share_needs_use)
     by_task: dict[int, list[tuple[int, int]]] = {task: [] for task in m.TASKS}
-    for option, window in uses:
+    for option, window in [*uses, *m.LOOSE]:
         by_task[spec.options[option].task].append((option, window))
     m.uses_of_task = by_task
     m.c_complete = Constraint(
@@ -65,13 +68,6 @@ def add(ctx: Context) -> None:
     _add_starts(ctx)
 
 
-def _share_without_setup(inputs: Inputs, option: int, window: int) -> float:
-    """Largest share of its task an option can do in a window in which it is not set up."""
-    o, (start_days, end_days) = inputs.spec.options[option], inputs.spec.windows[window]
-    most = inputs.most_scale if inputs.spec.tasks[o.task].scalable else 1.0
-    return most if o.work_days == 0.0 else min(most, (end_days - start_days) / o.work_days)
-
-
 def _add_starts(ctx: Context) -> None:
     m, inputs = ctx.m, ctx.inputs
     runs_on = list(m.v_runs_on)
@@ -85,3 +81,4 @@ def _add_starts(ctx: Context) -> None:
         + inputs.time(inputs.spec.options[o].setup_days) * m.e_begins[o, w]
         for o, w in inputs.uses
     }
+    m.e_time |= {(o, w): inputs.time(inputs.spec.options[o].work_days) * m.v_share[o, w] for o, w in m.LOOSE}

@@ -7,10 +7,11 @@ while binaries are fractions. Node-time says much: within a window, over a purch
     \sum_o N_{or} \tau_{ow} \le H_{rw} L_w,\qquad
     \sum_o \sum_w N_{or} \tau_{ow} \le \sum_{k \in r} (L_k - \tau_r) y_k
 
-    \sum_o \sum_w N_{or} \tau_{ow} \le \max_w H_{rw} F,\qquad
-    \sum_{o,r} \sum_w N_{or} \tau_{ow} \le N^{max} F
+    \sum_o \sum_{v \ge w} N_{or} \tau_{ov} \le \max_{v \ge w} H_{rv} \rho_w(F),\qquad
+    \sum_{o,r} \sum_{v \ge w} N_{or} \tau_{ov} \le N^{max} \rho_w(F)
 
-with :math:`\tau_{ow} = D_o x_{ow} + S_o s_{ow}`. And with :math:`E_t` the end of a task, which takes its
+with :math:`\tau_{ow} = D_o x_{ow} + S_o s_{ow}` and :math:`\rho_w(F)` the time left from the start of a
+window on (see ``exclusion``). And with :math:`E_t` the end of a task, which takes its
 stretches one after the other and follows its predecessors,
 
 .. math::
@@ -22,7 +23,9 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from trainplan.formulation import loose
 from trainplan.formulation.context import Context
+from trainplan.formulation.exclusion import time_left, windows_to_the_end
 from trainplan.pyomo_core import Constraint, NonNegativeReals, Var
 
 Use = tuple[int, int]
@@ -39,7 +42,7 @@ def add(ctx: Context) -> None:
 def _add_node_time(ctx: Context) -> None:
     m, inputs, spec = ctx.m, ctx.inputs, ctx.inputs.spec
     by_resource: dict[int, list[Use]] = {}
-    for o, w in m.USES:
+    for o, w in [*m.USES, *m.LOOSE]:
         for resource, nodes in spec.options[o].taken:
             if nodes:
                 by_resource.setdefault(resource, []).append((o, w))
@@ -60,17 +63,22 @@ def _add_node_time(ctx: Context) -> None:
             _node_time(ctx, cells[r, w], spec.resources[r].held_nodes[w], r) <= inputs.length(w)
         ),
     )
-    most = {r: max(spec.resources[r].held_nodes) for r in limited}
+    most = {(r, w): max(spec.resources[r].held_nodes[w:]) for r in limited for w in windows_to_the_end(ctx)}
     m.c_node_time_until_end = Constraint(
-        [r for r in limited if 0.0 < most[r] < inf],
-        rule=lambda m, r: _node_time(ctx, limited[r], most[r], r) <= m.v_finish,
+        [(r, w) for r, w in most if 0.0 < most[r, w] < inf and any(v >= w for _, v in limited[r])],
+        rule=lambda m, r, w: (
+            _node_time(ctx, [use for use in limited[r] if use[1] >= w], most[r, w], r) <= time_left(ctx, w)
+        ),
     )
     if any(limit.name == "resources.max_nodes" for limit in ctx.limits) and not spec.soft_limits:
         everything = list(dict.fromkeys(use for uses in by_resource.values() for use in uses))
         # Node-time is divided by the horizon, so that the slack, which is in nodes, is never worth too little.
         horizon = inputs.time(spec.windows[-1][1])
-        body = _node_time(ctx, everything, horizon) - spec.max_nodes / horizon * m.v_finish
-        ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
+        for w in windows_to_the_end(ctx):
+            later = [use for use in everything if use[1] >= w]
+            if later:
+                body = _node_time(ctx, later, horizon) - spec.max_nodes / horizon * time_left(ctx, w)
+                ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
 
 
 def _node_time(ctx: Context, uses: list[Use], unit_nodes: float, resource: int | None = None) -> Any:
@@ -85,7 +93,7 @@ def _add_bought_time(ctx: Context) -> None:
     products: dict[int, list[int]] = {}
     for k, product in enumerate(spec.products):
         products.setdefault(product.resource, []).append(k)
-    uses = {r: [(o, w) for o, w in m.USES if spec.options[o].nodes_of(r)] for r in products}
+    uses = {r: [(o, w) for o, w in [*m.USES, *m.LOOSE] if spec.options[o].nodes_of(r)] for r in products}
 
     def within(m: object, r: int) -> object:
         tail = spec.resources[r].unusable_tail_days
@@ -106,7 +114,7 @@ def _add_ends(ctx: Context) -> None:
         within=NonNegativeReals,
         bounds=(0.0, inputs.time(horizon_days)),
     )
-    lasts = {t: sum(m.e_time[use] for use in m.uses_of_task[t]) for t in tasks}
+    lasts = {t: sum(m.e_time[use] for use in m.uses_of_task[t]) + loose.setup_time(ctx, t) for t in tasks}
     m.c_ends_after_release = Constraint(
         tasks, rule=lambda m, t: m.v_ends[t] >= inputs.time(spec.tasks[t].release_days) + lasts[t]
     )
