@@ -34,6 +34,8 @@ LEAST_S = 1.0
 """Time for a further goal or step when the limit is used up."""
 LOOSEST = 1e7
 """How far a limit may be loosened, in solver units."""
+SAME_FRAC = 1e-6
+"""Values of a goal this near to each other are the same."""
 WORTHWHILE_FRAC = 1e-4
 """A second goal is only followed for a gain above this; less is tolerance."""
 
@@ -183,21 +185,18 @@ class Solver:
     ) -> Answer:
         """The best answer by the first goal.
 
-        A lone task is first solved as if moves cost nothing: where its best plan moves nowhere it is the
-        best one at any price of moves, and its bound is that of ``bound_with_free_moves``.
+        A lone task is first solved as if moves cost nothing: where its best plan costs no more with their
+        price it is the best one, and its bound is that of ``bound_with_free_moves``.
         """
         lone = whole and len(self.spec.tasks) == 1 and bool(self.spec.move_usd)
         if lone and self.spec.question == "cheapest" and self.spec.budget_usd == inf:
             free = self.answer(replace(changes, **self._free_moves()))
             if free.bound is not None:
                 self._free_bounds[_key(limits)] = free.bound * self.inputs.usd_per_unit
-            if free.x is not None and not self._moves(free.x):
+            priced = self._polish(changes, free, self._cost[0], self.model.offset)
+            if priced is not free and _as_good(priced.objective, free.objective):
                 return free
         return self.answer(changes, self._left_s(started))
-
-    def _moves(self, x: Array) -> bool:
-        names = ("v_move[{},{},{}]".format(*move) for move in self.ctx.m.v_move)
-        return any(self.compiled.value(x, name) > LEAST_USE for name in names)
 
     def _limit(self, name: str) -> Limit:
         found = {limit.name: limit for limit in self.ctx.limits}
@@ -282,7 +281,7 @@ class Solver:
         _, second_cost, offset = self._cost
         before = float(second_cost @ best.x) + offset
         value = best.objective - self.model.offset
-        tied = self._tied(changes, value + 1e-6 * max(1.0, abs(value)))
+        tied = self._tied(changes, value + SAME_FRAC * max(1.0, abs(value)))
         answer = self.answer(tied, time_limit_s) if self.search_ties else best
         if self.search_ties and answer.x is not None and answer.objective is not None:
             gain = before - answer.objective
@@ -385,6 +384,10 @@ class Solver:
     def _ledger_usd(self, x: Array) -> float:
         usd, offset = self.compiled.vector(self.ctx.m.e_cost)
         return (offset + float(usd @ x)) * self.inputs.usd_per_unit
+
+
+def _as_good(value: float | None, other: float | None) -> bool:
+    return value is not None and other is not None and value <= other + SAME_FRAC * max(abs(other), 1.0)
 
 
 def _key(limits: dict[str, float] | None) -> tuple[tuple[str, float], ...]:

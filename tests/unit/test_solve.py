@@ -343,8 +343,14 @@ def test_all_steps_of_a_search_share_its_time(monkeypatch: pytest.MonkeyPatch) -
     spec = one_task(options=options, regions=("here", "there"), move_usd={(0, 0, 1): 0.1, (0, 1, 0): 0.1})
     with Told() as told:
         solver = Solver(spec, told, time_limit_s=60.0)
-        monkeypatch.setattr(solver, "_moves", lambda _: True)
-        clock = SimpleNamespace(monotonic=lambda: 25.0 * len(told.asked))
+        solver.solve()
+        free = solver.answer(replace(told.asked[0], options={}))
+        assert free.objective is not None
+        # As if moves that cost nothing had made it cheaper.
+        told.told = [replace(free, objective=0.9 * free.objective)]
+        told.asked.clear()
+        told.limits_s.clear()
+        clock = SimpleNamespace(monotonic=lambda: 10.0 * len(told.asked))
         monkeypatch.setattr("trainplan.solve.time", clock)
         solver.solve()
         searches = [
@@ -352,7 +358,9 @@ def test_all_steps_of_a_search_share_its_time(monkeypatch: pytest.MonkeyPatch) -
             for s, asked in zip(told.limits_s, told.asked, strict=True)
             if not asked.options.get("solve_relaxation")
         ]
-    assert searches == [60.0, 35.0, 1.0]
+    assert len(searches) == 3
+    assert searches[0] == 60.0 > searches[1] > searches[2]
+    assert searches[2] <= 60.0 - 10.0 * (len(searches) - 1)
 
 
 def test_what_an_early_stop_left_unused_is_not_in_the_decision(session: Session) -> None:
