@@ -137,10 +137,10 @@ def test_the_decision_is_the_optimum_of_a_search_over_everything(session: Sessio
         "side by side",
         "price changes",
         "under a budget",
-        "on several pools",
     )
     assert min(seen["a plan"], seen["no plan"]) > 100
     assert min(seen[mark] for mark in (*RATE_USD, *QUESTIONS, *often)) > 15
+    assert seen["on several pools"] > 5
     assert seen["moves"] > 1
 
 
