@@ -36,8 +36,8 @@ NEAR_FACTOR = 1.01
 """A turning point is known to this factor."""
 BUDGET_STEP_USD = 10_000.0
 SAME_FRAC = 1e-4
-Part = TypeVar("Part", Option, Beside)
 """Costs nearer to each other than this are the same: the gap of a plan."""
+Part = TypeVar("Part", Option, Beside)
 
 
 class Worth(Record):
