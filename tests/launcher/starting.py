@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .launching import Unit
+from .launching import Unit, read_plan
 
 PROGRAMS = ("torchrun", "accelerate", "python3", "ray")
 START_S = 60.0
@@ -65,7 +65,7 @@ def numbers(unit: Unit) -> dict[str, str]:
     """What a start script has to say of its unit, reckoned from the plan alone."""
     layout = unit.segment.layout
     found = {
-        "NNODES": unit.segment.nodes,
+        "NNODES": sum(part.nodes for part in (unit.segment, *read_plan(unit.plan).beside(unit.segment))),
         "PROCESSES_PER_NODE": unit.world // unit.segment.nodes,
         "DP": layout.dp,
         "TP": layout.tp,
