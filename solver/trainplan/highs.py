@@ -228,13 +228,7 @@ class Session:
         try:
             pickle.dump((name, payload), stdin)
             stdin.flush()
-            until = time.monotonic() + limit_s
-            state = "so far"
-            while state == "so far":
-                self._wait(stdout, max(until - time.monotonic(), 0.0))
-                state, reply = read_message(stdout.fileno())
-                if state == "so far" and watch is not None:
-                    watch(*reply)
+            state, reply = self._reply(stdout, limit_s, watch)
         except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             # The next question gets a new process; a model that ends it while being read is not kept.
             self._restart()
@@ -246,6 +240,19 @@ class Session:
         if state == "error":
             raise NoAnswerError(str(reply))
         return reply
+
+    def _reply(
+        self, stdout: IO[bytes], limit_s: float, watch: Callable[[float, float], None] | None
+    ) -> tuple[str, Any]:
+        """The answer to a request; ``watch`` is told what comes before it."""
+        until = time.monotonic() + limit_s
+        while True:
+            self._wait(stdout, max(until - time.monotonic(), 0.0))
+            state, reply = read_message(stdout.fileno())
+            if state != "so far":
+                return state, reply
+            if watch is not None:
+                watch(*reply)
 
     def _wait(self, stdout: IO[bytes], limit_s: float) -> None:
         """Until there is an answer.
