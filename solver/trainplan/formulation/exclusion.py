@@ -83,22 +83,6 @@ def add(ctx: Context) -> None:
             ctx.limit("resources.max_nodes", body, 0.0, unit="nodes", per_unit=1.0)
 
 
-def earliest_end_days(ctx: Context) -> float:
-    """Before which no plan ends: every task by its fastest option, as soon as what it follows is done."""
-    spec = ctx.inputs.spec
-    ends: dict[int, float] = {}
-    waiting = list(range(len(spec.tasks)))
-    while waiting:
-        task = next(t for t in waiting if ends.keys() >= set(spec.tasks[t].predecessors))
-        waiting.remove(task)
-        begin = max([spec.tasks[task].release_days, *(ends[p] for p in spec.tasks[task].predecessors)])
-        known = {o for o, _ in ctx.m.uses_of_task[task]}
-        least = min((spec.options[o].work_days + spec.options[o].setup_days for o in known), default=0.0)
-        # Of work that may be stretched there may also be none.
-        ends[task] = 0.0 if spec.tasks[task].scalable else begin + least
-    return max(ends.values())
-
-
 def windows_to_the_end(ctx: Context) -> list[int]:
     """Windows from whose start to the end of the programme there are rows; where they are many, the first only."""
     windows: list[int] = ctx.m.WINDOWS
@@ -109,7 +93,7 @@ def time_left(ctx: Context, window: int) -> Any:
     """The time from the start of a window to the end of the programme, or more."""
     m, inputs = ctx.m, ctx.inputs
     start, horizon = inputs.start(window), inputs.time(inputs.spec.windows[-1][1])
-    earliest = min(inputs.time(earliest_end_days(ctx)), horizon)
+    earliest = min(inputs.time(m.EARLIEST_END_DAYS), horizon)
     if start <= earliest:
         return m.v_finish - start
     return (m.v_finish - earliest) * ((horizon - start) / (horizon - earliest))

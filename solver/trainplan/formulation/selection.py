@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from trainplan.formulation.context import Context
 from trainplan.inputs import share_without_setup
+from trainplan.problem import ProblemSpec
 from trainplan.pyomo_core import Binary, Constraint, NonNegativeReals, Var
 
 LEAST_GAIN = 1e-7
@@ -55,6 +56,7 @@ def add(ctx: Context) -> None:
     for option, window in [*uses, *m.LOOSE]:
         by_task[spec.options[option].task].append((option, window))
     m.uses_of_task = by_task
+    m.EARLIEST_END_DAYS = _earliest_end_days(spec, by_task)
     m.c_complete = Constraint(
         [task for task in m.TASKS if by_task[task]],
         rule=lambda m, t: (
@@ -66,6 +68,21 @@ def add(ctx: Context) -> None:
     m.v_share_of_none = Var(impossible, bounds=(0.0, 0.0))
     m.c_impossible = Constraint(impossible, rule=lambda m, t: m.v_share_of_none[t] == 1.0)
     _add_starts(ctx)
+
+
+def _earliest_end_days(spec: ProblemSpec, uses_of_task: dict[int, list[tuple[int, int]]]) -> float:
+    """Before which no plan ends: every task by its fastest option, as soon as what it follows is done."""
+    ends: dict[int, float] = {}
+    waiting = list(range(len(spec.tasks)))
+    while waiting:
+        task = next(t for t in waiting if ends.keys() >= set(spec.tasks[t].predecessors))
+        waiting.remove(task)
+        begin = max([spec.tasks[task].release_days, *(ends[p] for p in spec.tasks[task].predecessors)])
+        known = {o for o, _ in uses_of_task[task]}
+        least = min((spec.options[o].work_days + spec.options[o].setup_days for o in known), default=0.0)
+        # Of work that may be stretched there may also be none.
+        ends[task] = 0.0 if spec.tasks[task].scalable else begin + least
+    return max(ends.values())
 
 
 def _add_starts(ctx: Context) -> None:
