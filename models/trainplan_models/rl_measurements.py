@@ -25,6 +25,7 @@ from trainplan_models.rollout import (
     SCORING_PASSES,
     SERVING_FRAC,
     RolloutStep,
+    Samples,
     Serving,
     apart_step,
     rollout_step,
@@ -34,16 +35,6 @@ PROMPT_TOKENS = 110.0
 """Mean prompt of the mathematical problem sets of the public tables: what their rates count beside the answers."""
 SPLITS = 8
 """Parts in which devices are dealt out between training and generation where a table does not say how."""
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """What is generated in one step."""
-
-    prompts: int
-    samples_per_prompt: int
-    prompt_tokens: float
-    response_tokens: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,21 @@ class RolloutLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Samples:
+    """What is generated in one step, or in all where there are no steps."""
+
+    prompts: int
+    samples_per_prompt: int
+    prompt_tokens: float
+    response_tokens: float
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of all samples, prompts included."""
+        return self.prompts * self.samples_per_prompt * (self.prompt_tokens + self.response_tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Serving:
     """How text is generated."""
 
@@ -320,7 +335,7 @@ def apart_step(
     The slower of the two sides sets the pace, and ``lag`` batches are decoded at once.
     """
     serving = serving or Serving(sequence_tokens=setup.sequence_length)
-    several = _Batches(
+    several = Samples(
         rollout.prompts * lag, rollout.samples_per_prompt, rollout.prompt_tokens, rollout.response_tokens
     )
     made = generate(setup.shape, several, accelerator, node, nodes, serving).seconds / lag
@@ -332,13 +347,3 @@ def apart_step(
 
 def _samples(rollout: RolloutLike) -> int:
     return rollout.prompts * rollout.samples_per_prompt
-
-
-@dataclass(frozen=True, slots=True)
-class _Batches:
-    """The samples of several steps."""
-
-    prompts: int
-    samples_per_prompt: int
-    prompt_tokens: float
-    response_tokens: float

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from trainplan.candidates import Candidate
-from trainplan.rollouts import Samples
 from trainplan.sites import RolloutNodes, Site
 from trainplan_models.case_resources import Resources
 from trainplan_models.catalog.records import SpotProfile
+from trainplan_models.rollout import Samples
 from trainplan_models.separate_rollout import Group, SeparateStep, separate_step
 from trainplan_models.spot import availability_frac
 from trainplan_models.workload import TrainSetup

@@ -8,30 +8,15 @@ whole step of generation, scoring, update and weight transfer. Evaluation and da
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from trainplan.candidates import Candidate
 from trainplan_models.catalog.records import Accelerator, NodeType
 from trainplan_models.plan import Layout
-from trainplan_models.rollout import Serving, generate, rollout_step, score_s
+from trainplan_models.rollout import Samples, Serving, generate, rollout_step, score_s
 from trainplan_models.workload import TrainSetup
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """What is generated in one step, or in all where there are no steps."""
-
-    prompts: int
-    samples_per_prompt: int
-    prompt_tokens: float
-    response_tokens: float
-
-    @property
-    def tokens(self) -> float:
-        """Tokens of all samples, prompts included."""
-        return self.prompts * self.samples_per_prompt * (self.prompt_tokens + self.response_tokens)
 
 
 def with_rollout(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainplan.rollouts import Samples
 from trainplan_models.base import InputError, Problem
 from trainplan_models.case import Case, Shape, Task
 from trainplan_models.catalog import Catalog
 from trainplan_models.checkpoint import checkpoint_bytes, weights_bytes
 from trainplan_models.efficiency import optimizer_of
+from trainplan_models.rollout import Samples
 from trainplan_models.workload import ModelShape, TrainSetup, lora_params, shape_of, total_params
 
 TRAINING = ("pretrain", "continue", "sft", "reward-model", "preference", "rl")
