@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from trainplan_models import costs
 from trainplan_models.accounting import purchase_item
+from trainplan_models.at_work import SAME_TIME_S
 from trainplan_models.plan import CostLine, Plan, Purchase, Segment
 
 DAY_S = 86400.0
@@ -27,7 +28,6 @@ MOST_PERIODS = 60
 WEEKS_A_PERIOD = (1, 4, 13, 52)
 RESERVE_FRAC = 0.10
 """How far above the plan the stop line lies where the case has no budget."""
-_SAME_TIME_S = 1.0
 
 Span = tuple[float, float, float]
 """Start and end in seconds from day 0, and the weight of the span."""
@@ -94,7 +94,7 @@ def end_of(plan: Plan) -> float:
 
 def periods(plan: Plan) -> tuple[tuple[float, float], ...]:
     """Weeks from day 0 (start, end in seconds); of a long plan, several weeks together."""
-    end_s = max(end_of(plan), _SAME_TIME_S)
+    end_s = max(end_of(plan), SAME_TIME_S)
     weeks = next(
         (n for n in WEEKS_A_PERIOD if math.ceil(end_s / (n * WEEK_S)) <= MOST_PERIODS), WEEKS_A_PERIOD[-1]
     )
@@ -211,7 +211,7 @@ def nodes_in_use(segments: Iterable[Segment], moments: Floats) -> NDArray[np.int
     """Nodes at work, spares included, right after each moment."""
     found = np.zeros(len(moments), dtype=np.int64)
     for s in segments:
-        found += ((moments >= s.start_s) & (moments < s.end_s)) * (s.nodes + s.spare_nodes)
+        found += ((moments >= s.start_s) & (moments < s.end_s - SAME_TIME_S)) * (s.nodes + s.spare_nodes)
     return found
 
 
@@ -272,7 +272,7 @@ def offered_nodes(plan: Plan, pool: str, mode: str, at_s: float) -> float:
             nodes = float(owned["nodes"])
             steps = [(_seconds(e["since"], plan.start), float(e["nodes"])) for e in owned.get("free") or ()]
             if steps:
-                reached = [count for since, count in sorted(steps) if since <= at_s + _SAME_TIME_S]
+                reached = [count for since, count in sorted(steps) if since <= at_s + SAME_TIME_S]
                 nodes = reached[-1] if reached else 0.0
             return nodes
     for grant in resources.get("grants", ()):
@@ -302,7 +302,7 @@ def gantt(plan: Plan, cells: int) -> tuple[Bar, ...]:
         plan: what is drawn.
         cells: number of parts, at least 1.
     """
-    edges = np.linspace(0.0, max(end_of(plan), _SAME_TIME_S), cells + 1)
+    edges = np.linspace(0.0, max(end_of(plan), SAME_TIME_S), cells + 1)
     bars = []
     for s in plan.segments:
         used = tuple(float(v) for v in (s.nodes + s.spare_nodes) * _cover(s.start_s, s.end_s, edges))

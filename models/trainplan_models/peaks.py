@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainplan_models import storage
+from trainplan_models.at_work import SAME_TIME_S, running
 from trainplan_models.over_time import offered_nodes, periods
 from trainplan_models.plan import Peak, Plan, Segment
 
@@ -131,13 +132,13 @@ def read_bytes_per_s(plan: Plan, segment: Segment) -> float:
 
 def _asked(plan: Plan, kind: str, segments: Iterable[Segment], kept: Iterable[Stored], at_s: float) -> float:
     if kind == STORED:
-        return sum(item.bytes_at(at_s) for item in kept)
-    running = [s for s in segments if s.start_s <= at_s < s.end_s]
+        return sum(item.bytes_at(at_s) for item in kept if at_s < item.end_s - SAME_TIME_S)
+    at_work = running(segments, at_s)
     if kind == ACCELERATORS:
-        return float(sum((s.nodes + s.spare_nodes) * s.accelerators_per_node for s in running))
+        return float(sum((s.nodes + s.spare_nodes) * s.accelerators_per_node for s in at_work))
     if kind == WRITES:
-        return sum(write_bytes_per_s(s) for s in running)
-    return sum(read_bytes_per_s(plan, s) for s in running)
+        return sum(write_bytes_per_s(s) for s in at_work)
+    return sum(read_bytes_per_s(plan, s) for s in at_work)
 
 
 def _mean(
@@ -161,7 +162,8 @@ def _mean(
 def _moments(segments: Iterable[Segment], kept: Iterable[Stored]) -> list[float]:
     found = {t for s in segments for t in (s.start_s, s.end_s)}
     # Just before an object goes, it is at its fullest.
-    found |= {t for item in kept for t in (item.start_s, item.full_s, math.nextafter(item.end_s, 0.0))}
+    for item in kept:
+        found |= {item.start_s, item.full_s, math.nextafter(item.end_s - SAME_TIME_S, 0.0)}
     return sorted(found)
 
 
@@ -218,15 +220,15 @@ def peaks(plan: Plan, catalog: Catalog) -> tuple[Peak, ...]:
 
 def _offered(plan: Plan, catalog: Catalog, kind: str, pool: str, at_s: float) -> float | None:
     """What a pool offers of a kind at a moment; None where nothing limits it or it is not known."""
-    running = [s for s in plan.segments if s.pool == pool and s.start_s <= at_s < s.end_s]
+    there = [s for s in running(plan.segments, at_s) if s.pool == pool]
     if kind == ACCELERATORS:
-        modes = {s.mode for s in running}
+        modes = {s.mode for s in there}
         nodes = sum(offered_nodes(plan, pool, mode, at_s) for mode in modes)
-        per_node = max((s.accelerators_per_node for s in running), default=0)
+        per_node = max((s.accelerators_per_node for s in there), default=0)
         return nodes * per_node if math.isfinite(nodes) else None
     if kind == STORED:
         return storage_free_bytes(plan, pool)
-    at_work = [s for s in running if s.leads]
+    at_work = [s for s in there if s.leads]
     return sum(_throughput(plan, catalog, kind, s) for s in at_work) if at_work else None
 
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING
 
+from trainplan_models.at_work import most_nodes_at_once
 from trainplan_models.node_prices import price_over_time
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.simulation_world import World, gang_up_s, world_of
@@ -71,9 +72,10 @@ def steps_of(plan: Plan, case: Case, catalog: Catalog, world: World) -> tuple[St
     rows += [(t.task, None, t.start_s, t.end_s) for t in plan.tasks if t.task not in with_nodes]
     # A task of no length comes after what ends when it starts.
     rows.sort(key=lambda row: (row[2], row[3]))
+    most = most_nodes_at_once(plan.segments)
     found: list[Step] = []
     for place, (name, segment, start_s, end_s) in enumerate(rows):
-        after = _after(rows, place, tasks[name], _most_at_once(plan))
+        after = _after(rows, place, tasks[name], most)
         release_s = case.seconds_from_start(tasks[name].release) or 0.0
         planned_ready_s = max([release_s, *(rows[i][3] for i in after)])
         not_before_s = start_s if start_s - planned_ready_s > SOON_S else release_s
@@ -108,20 +110,6 @@ def _moving(
     preemptible = [one for one in every if one is not None and catalog.modes[one.mode].preemptible]
     ends = [one for one, (_, end_s) in zip(every, windows, strict=True) if end_s < inf]
     return next(iter([*preemptible, *ends]), segment)
-
-
-def _most_at_once(plan: Plan) -> dict[tuple[str, str], int]:
-    """Most nodes the plan holds at a time, by pool and mode."""
-    most: dict[tuple[str, str], int] = {}
-    for at in plan.segments:
-        key = (at.pool, at.mode)
-        held = sum(
-            s.nodes + s.spare_nodes
-            for s in plan.segments
-            if (s.pool, s.mode) == key and s.start_s <= at.start_s < s.end_s
-        )
-        most[key] = max(most.get(key, 0), held)
-    return most
 
 
 def _after(

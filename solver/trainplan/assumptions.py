@@ -10,6 +10,7 @@ from trainplan.separate_roles import BETWEEN_POOLS
 from trainplan.sites import Site
 from trainplan.works import Work
 from trainplan_models import costs
+from trainplan_models.at_work import most_nodes_at_once
 from trainplan_models.plan import AssumedValue, Plan, Segment
 
 DAY_S = 86400.0
@@ -106,17 +107,11 @@ def _unlimited(assembly: Assembly, plan: Plan) -> dict[tuple[str, str], int]:
         for resource in assembly.spec.resources
         if not resource.committed and max(resource.held_nodes) == inf == resource.grant_hours
     }
-    found: dict[tuple[str, str], int] = {}
-    for one in plan.segments:
-        place = one.pool, one.mode
-        if place in unlimited and one.nodes:
-            beside = [
-                s.nodes + s.spare_nodes
-                for s in plan.segments
-                if (s.pool, s.mode) == place and s.start_s <= one.start_s < s.end_s
-            ]
-            found[place] = max(found.get(place, 0), sum(beside))
-    return found
+    return {
+        place: nodes
+        for place, nodes in most_nodes_at_once(plan.segments).items()
+        if place in unlimited and nodes
+    }
 
 
 def _world(assembly: Assembly, plan: Plan) -> list[AssumedValue]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from trainplan.assembly import Assembly
+from trainplan_models.at_work import SAME_TIME_S, running
 from trainplan_models.base import VerificationError
 from trainplan_models.plan import Plan, Segment
 from trainplan_models.plan_checks import plan_problems
@@ -16,7 +17,6 @@ from trainplan_models.plan_checks import plan_problems
 DAY_S = 86400.0
 MONEY_TOLERANCE_FRAC = 2e-5
 TIME_TOLERANCE_FRAC = 1e-4
-MOMENT_S = 1.0
 
 
 def verify(plan: Plan, assembly: Assembly, promised_usd: float) -> None:
@@ -68,7 +68,7 @@ def _role_problems(plan: Plan) -> list[str]:
             )
         for other in beside:
             helpers.remove(other)
-            if abs(other.end_s - lead.end_s) > MOMENT_S or (other.cloud, other.region) != (
+            if abs(other.end_s - lead.end_s) > SAME_TIME_S or (other.cloud, other.region) != (
                 lead.cloud,
                 lead.region,
             ):
@@ -88,7 +88,7 @@ def _work_problems(plan: Plan, assembly: Assembly) -> list[str]:
             problems.append(f"{work.task.name}: {done:.4%} of the work is done")
         for segment in runs[work.task.name]:
             least_s = segment.tokens / segment.tokens_per_s / segment.goodput_frac
-            if segment.end_s - segment.start_s < least_s * (1.0 - TIME_TOLERANCE_FRAC) - MOMENT_S:
+            if segment.end_s - segment.start_s < least_s * (1.0 - TIME_TOLERANCE_FRAC) - SAME_TIME_S:
                 problems.append(
                     f"{segment.task} on {segment.pool} lasts {segment.end_s - segment.start_s:,.0f} s, "
                     f"its tokens need {least_s:,.0f} s"
@@ -102,15 +102,15 @@ def _order_problems(plan: Plan, assembly: Assembly) -> list[str]:
     times = {time.task: time for time in plan.tasks}
     for task in assembly.case.tasks:
         for name in task.after:
-            if times[task.name].start_s < times[name].end_s - MOMENT_S:
+            if times[task.name].start_s < times[name].end_s - SAME_TIME_S:
                 problems.append(f"{task.name} starts before {name} ends")
     for name, segments in _by_task(plan).items():
         ordered = sorted(segments, key=lambda s: s.start_s)
         for before, after in zip(ordered, ordered[1:], strict=False):
-            if after.start_s < before.end_s - MOMENT_S:
+            if after.start_s < before.end_s - SAME_TIME_S:
                 problems.append(f"{name}: a stretch starts before the one before it ends")
     last_s = max((time.end_s for time in plan.tasks), default=0.0)
-    if abs(last_s - plan.finish_s) > MOMENT_S:
+    if abs(last_s - plan.finish_s) > SAME_TIME_S:
         problems.append(f"the plan says it ends at {plan.finish_s:,.0f} s, its last task at {last_s:,.0f} s")
     return problems
 
@@ -124,7 +124,7 @@ def _limit_problems(plan: Plan, assembly: Assembly) -> list[str]:
         if allowed is not None and used > allowed * (1.0 + 1e-6) + slack:
             problems.append(f"{name}: {used:,.2f} is above {allowed:,.2f}")
 
-    over("deadline in s", plan.finish_s, case.deadline_s, MOMENT_S)
+    over("deadline in s", plan.finish_s, case.deadline_s, SAME_TIME_S)
     over("budget in USD", plan.total_usd, case.budget_usd, 0.01 * max(len(plan.cost_lines), 1))
     times = {time.task: time for time in plan.tasks}
     for task in case.tasks:
@@ -132,17 +132,17 @@ def _limit_problems(plan: Plan, assembly: Assembly) -> list[str]:
             f"due date of {task.name} in s",
             times[task.name].end_s,
             case.seconds_from_start(task.due),
-            MOMENT_S,
+            SAME_TIME_S,
         )
         release = case.seconds_from_start(task.release) or 0.0
-        if times[task.name].start_s < release - MOMENT_S:
+        if times[task.name].start_s < release - SAME_TIME_S:
             problems.append(f"{task.name} starts before its release")
     for segment in plan.segments:
         over(
             f"lost work of {segment.task} in s",
             segment.checkpoint.lost_work_s,
             case.max_lost_work_s,
-            MOMENT_S,
+            SAME_TIME_S,
         )
     return problems
 
@@ -154,15 +154,17 @@ def _node_problems(plan: Plan, assembly: Assembly) -> list[str]:
     held = {(r.pool, r.mode): r for r in assembly.spec.resources}
     ceiling = case.resources.max_nodes
     for moment in moments:
-        running = [s for s in plan.segments if s.start_s <= moment < s.end_s - MOMENT_S]
-        total = sum(s.nodes + s.spare_nodes for s in running)
+        at_work = running(plan.segments, moment)
+        total = sum(s.nodes + s.spare_nodes for s in at_work)
         if ceiling is not None and total > ceiling:
             problems.append(f"{total} nodes run at {moment:,.0f} s, resources.max_nodes is {ceiling}")
-        for pool, mode in sorted({(s.pool, s.mode) for s in running}):
+        for pool, mode in sorted({(s.pool, s.mode) for s in at_work}):
             resource = held[pool, mode]
-            used = sum(s.nodes + s.spare_nodes for s in running if (s.pool, s.mode) == (pool, mode))
+            used = sum(s.nodes + s.spare_nodes for s in at_work if (s.pool, s.mode) == (pool, mode))
             window = max(
-                w for w, (start, _) in enumerate(assembly.spec.windows) if start * DAY_S <= moment + MOMENT_S
+                w
+                for w, (start, _) in enumerate(assembly.spec.windows)
+                if start * DAY_S <= moment + SAME_TIME_S
             )
             if not resource.committed and used > resource.held_nodes[window]:
                 problems.append(
@@ -171,7 +173,7 @@ def _node_problems(plan: Plan, assembly: Assembly) -> list[str]:
     for segment in plan.segments:
         frozen = held[segment.pool, segment.mode].frozen
         for start, end in (assembly.spec.windows[w] for w in frozen):
-            if segment.start_s < end * DAY_S - MOMENT_S and segment.end_s > start * DAY_S + MOMENT_S:
+            if segment.start_s < end * DAY_S - SAME_TIME_S and segment.end_s > start * DAY_S + SAME_TIME_S:
                 problems.append(
                     f"{segment.task} runs on {segment.pool} between day {start:g} and {end:g}, in a freeze"
                 )
